@@ -1,0 +1,405 @@
+//! The device level: one operation handles the elements of one thread.
+//!
+//! All threads of the CTA run the same statements; control flow is uniform. A [`Frag`] is an array of
+//! registers of one thread, defined once; a [`Slot`] is an array of registers that is assigned to.
+//! Addresses are element offsets from a parameter, or byte offsets into shared memory. Nothing is
+//! implied: shuffles, barriers and shared memory stand as operations.
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+
+use crate::index::IndexVec;
+use crate::kernel::{CachePolicy, Evict, Launch, Literal, Param, ParamId};
+use crate::ops::{BinaryOp, CompareOp, UnaryOp};
+use crate::target::Target;
+
+ids! {
+    /// Registers of one thread, defined once.
+    FragId = "%";
+    /// Registers of one thread, assigned to.
+    SlotId = "$";
+    /// Place of an operation: the line number in the kernel's operation list that `.loc` carries,
+    /// minus one.
+    LocId = "@";
+}
+
+/// A kernel at device level.
+#[derive(Debug, Clone)]
+pub struct DeviceKernel {
+    /// Name in the source.
+    pub name: String,
+    /// Symbol in the cubin.
+    pub export: String,
+    /// What it is compiled for.
+    pub target: Target,
+    /// Launch shape and attributes.
+    pub launch: Launch,
+    /// Parameters in the order of declaration: a pointer for a buffer, a value for a scalar.
+    pub params: IndexVec<ParamId, Param>,
+    /// Types of the fragments.
+    pub frags: IndexVec<FragId, Frag>,
+    /// Types of the slots.
+    pub slots: IndexVec<SlotId, Slot>,
+    /// The statements.
+    pub body: Vec<DeviceStmt>,
+    /// Bytes of shared memory that the statements use.
+    pub shared_bytes: u32,
+    /// Source place of each [`LocId`].
+    pub locs: IndexVec<LocId, OpLoc>,
+}
+
+/// The source of one operation: `.loc` line `id + 1` in PTX and machine code means this entry.
+#[derive(Debug, Clone)]
+pub struct OpLoc {
+    /// Place in the `.tile` file.
+    pub span: Span,
+    /// What the operation is to the memory-order checks.
+    pub role: OpRole,
+}
+
+/// What an operation is to the memory-order checks of PTX and machine code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpRole {
+    /// Touches no global memory.
+    Compute,
+    /// Loads of `param`; `ordered` says on which side of `grid_wait` the source has it.
+    Load {
+        /// What is read.
+        param: ParamId,
+        /// The side of the wait.
+        order: WaitOrder,
+    },
+    /// Stores to `param`.
+    Store {
+        /// What is written.
+        param: ParamId,
+        /// The side of the wait.
+        order: WaitOrder,
+    },
+    /// A prefetch of `param`.
+    Prefetch {
+        /// What is fetched.
+        param: ParamId,
+        /// The side of the wait.
+        order: WaitOrder,
+    },
+    /// `grid_wait`.
+    GridWait,
+    /// `grid_launch`.
+    GridLaunch,
+}
+
+/// On which side of the kernel's `grid_wait` an access stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitOrder {
+    /// The kernel does not wait (it is no consumer).
+    NoWait,
+    /// No `grid_wait` can have been passed.
+    Before,
+    /// Every path to it passes a `grid_wait`.
+    After,
+    /// Some paths do.
+    Mixed,
+}
+
+/// Registers of one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frag {
+    /// Element type.
+    pub dtype: DType,
+    /// Number of elements.
+    pub len: u32,
+}
+
+/// Registers of one thread that are assigned to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// The author's name and ring slot, for printing.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Number of elements.
+    pub len: u32,
+}
+
+/// An operand: element `i` of the operation takes element `map(i)` of `frag`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arg {
+    /// Source registers.
+    pub frag: FragId,
+    /// Which element goes where.
+    pub map: Map,
+}
+
+impl Arg {
+    /// The operand whose elements are used in order.
+    pub fn whole(frag: FragId) -> Arg {
+        Arg { frag, map: Map::Identity }
+    }
+
+    /// The operand whose element `index` is used everywhere.
+    pub fn all(frag: FragId, index: u32) -> Arg {
+        Arg { frag, map: Map::All(index) }
+    }
+
+    /// The element of `frag` that element `i` of the operation takes.
+    pub fn element(&self, i: u32) -> u32 {
+        match &self.map {
+            Map::Identity => i,
+            Map::All(index) => *index,
+            Map::Table(table) => table[i as usize],
+        }
+    }
+}
+
+/// Which element of an operand goes to which element of the operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Map {
+    /// Element `i` to element `i`.
+    Identity,
+    /// One element to all.
+    All(u32),
+    /// Element `table[i]` to element `i`.
+    Table(Vec<u32>),
+}
+
+/// A statement with its place.
+#[derive(Debug, Clone)]
+pub struct DeviceStmt {
+    /// What it does.
+    pub op: DeviceOp,
+    /// Unique line of the operation it was made for; several statements can share it.
+    pub loc: LocId,
+}
+
+/// What a statement does in each thread.
+#[derive(Debug, Clone)]
+pub enum DeviceOp {
+    /// `dst[i] = values[i]`, or `values[0]` for all.
+    Const {
+        /// Result.
+        dst: FragId,
+        /// One value, or one an element.
+        values: Vec<Literal>,
+    },
+    /// A built-in i32 of the thread (one element).
+    Special {
+        /// Result.
+        dst: FragId,
+        /// Which.
+        which: Special,
+    },
+    /// The value of a `scalar` parameter (one element).
+    ScalarParam {
+        /// Result.
+        dst: FragId,
+        /// Which.
+        param: ParamId,
+    },
+    /// `dst[i] = op(x[i])`.
+    Unary {
+        /// Result.
+        dst: FragId,
+        /// Operation.
+        op: UnaryOp,
+        /// Operand.
+        x: Arg,
+    },
+    /// `dst[i] = op(a[i], b[i])`.
+    Binary {
+        /// Result.
+        dst: FragId,
+        /// Operation.
+        op: BinaryOp,
+        /// Left operand.
+        a: Arg,
+        /// Right operand.
+        b: Arg,
+    },
+    /// `dst[i] = op(a[i], b[i])`, bool.
+    Compare {
+        /// Result.
+        dst: FragId,
+        /// Operation.
+        op: CompareOp,
+        /// Left operand.
+        a: Arg,
+        /// Right operand.
+        b: Arg,
+    },
+    /// `dst[i] = cond[i] ? a[i] : b[i]`.
+    Select {
+        /// Result.
+        dst: FragId,
+        /// bool.
+        cond: Arg,
+        /// Taken where true.
+        a: Arg,
+        /// Taken where false.
+        b: Arg,
+    },
+    /// `dst[i] = fma(a[i], b[i], c[i])`.
+    Fma {
+        /// Result.
+        dst: FragId,
+        /// Factor.
+        a: Arg,
+        /// Factor.
+        b: Arg,
+        /// Addend.
+        c: Arg,
+    },
+    /// Conversion to the dtype of `dst`.
+    Convert {
+        /// Result.
+        dst: FragId,
+        /// Operand.
+        x: Arg,
+    },
+    /// `dst[i] = x[i]`: gathers elements.
+    Copy {
+        /// Result.
+        dst: FragId,
+        /// Operand.
+        x: Arg,
+    },
+    /// `dst[i]` = element `i` of `x` in the lane whose number differs by `xor`.
+    Shuffle {
+        /// Result.
+        dst: FragId,
+        /// Operand.
+        x: FragId,
+        /// 1, 2, 4, 8 or 16.
+        xor: u32,
+    },
+    /// Reads vectors from memory. Elements that no vector covers do not exist: the vectors tile `dst`.
+    Load {
+        /// Result.
+        dst: FragId,
+        /// Where from.
+        place: Place,
+        /// One entry a memory instruction.
+        vectors: Vec<Vector>,
+        /// Value of elements whose vector's predicate is false (one element).
+        other: Option<FragId>,
+        /// Cache policy.
+        cache: CachePolicy,
+    },
+    /// Writes vectors to memory.
+    Store {
+        /// What is written: element `i` of the operation is `src.element(i)`.
+        src: Arg,
+        /// Where to.
+        place: Place,
+        /// One entry a memory instruction; `first` counts elements of the operation.
+        vectors: Vec<Vector>,
+        /// Cache policy.
+        cache: CachePolicy,
+    },
+    /// Brings the 128-byte lines at the given places into L2.
+    Prefetch {
+        /// Where.
+        place: Place,
+        /// One entry a line; `len` and `first` are not used.
+        vectors: Vec<Vector>,
+        /// Eviction priority.
+        evict: Option<Evict>,
+    },
+    /// Reads a slot.
+    ReadSlot {
+        /// Result.
+        dst: FragId,
+        /// Which.
+        slot: SlotId,
+    },
+    /// Assigns a slot.
+    SetSlot {
+        /// Which.
+        slot: SlotId,
+        /// New content.
+        x: Arg,
+    },
+    /// All threads of the CTA meet; shared memory written before is visible after.
+    Barrier,
+    /// Waits for the kernels that this one depends on.
+    GridWait,
+    /// Lets the dependent kernels start.
+    GridLaunch,
+    /// Stops the launch when the (uniform) condition is false.
+    Assert {
+        /// bool, one element.
+        cond: FragId,
+        /// Text.
+        message: String,
+    },
+    /// Prints from thread 0.
+    Printf {
+        /// Text with `{}` for each argument.
+        format: String,
+        /// One element each, uniform.
+        args: Vec<FragId>,
+    },
+    /// A loop with uniform bounds.
+    For {
+        /// i32, one element, defined anew each round.
+        var: FragId,
+        /// i32, one element.
+        start: FragId,
+        /// i32, one element.
+        end: FragId,
+        /// Positive.
+        step: u32,
+        /// Statements of one round.
+        body: Vec<DeviceStmt>,
+    },
+    /// A choice. `uniform` choices may hold barriers; others only memory operations of this thread.
+    If {
+        /// bool, one element.
+        cond: FragId,
+        /// Statements when true.
+        then_body: Vec<DeviceStmt>,
+        /// Statements when false.
+        else_body: Vec<DeviceStmt>,
+    },
+}
+
+/// A built-in of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Special {
+    /// Index of the CTA along x (0), y (1) or z (2).
+    CtaIndex(u8),
+    /// Lane of the warp, 0 to 31.
+    Lane,
+    /// Warp of the CTA.
+    Warp,
+}
+
+/// A region of memory with a place in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The buffer of a parameter; offsets count elements.
+    Global(ParamId),
+    /// Shared memory of the CTA from byte `base`; offsets count elements of `dtype`.
+    Shared {
+        /// First byte.
+        base: u32,
+        /// Element type of what is stored there.
+        dtype: DType,
+    },
+}
+
+/// One memory instruction of a thread: `len` consecutive elements from
+/// `offset.element(..) + constant`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vector {
+    /// First element of the operation that it covers.
+    pub first: u32,
+    /// Number of elements: 1, 2, 4, 8 or 16; at most 16 bytes, and the address is a multiple of its size.
+    pub len: u32,
+    /// Register with the run-time part of the offset (i32 or i64), if any: fragment and element.
+    pub offset: Option<(FragId, u32)>,
+    /// Constant part of the offset, in elements.
+    pub constant: i64,
+    /// Register with the predicate (bool), if any: fragment and element.
+    pub predicate: Option<(FragId, u32)>,
+}

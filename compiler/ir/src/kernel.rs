@@ -1,0 +1,572 @@
+//! The kernel level: one operation handles a whole tile.
+//!
+//! A [`Kernel`] is what instantiation makes of a kernel template for given bindings and a target:
+//! `const` parameters are numbers, functions are inlined, `unroll` loops are written out, `const if` is
+//! decided. Values are in static single assignment form; tiles that the author assigns to (`frag`
+//! declarations) are [`Var`]s with one or more ring slots. Control flow takes scalars only, so every
+//! statement is reached by all threads of the role or by none.
+
+use std::sync::Arc;
+
+use kernel_abi::{Access, DType};
+use kernel_dsl::source::Span;
+
+use crate::distribution::Distribution;
+use crate::index::IndexVec;
+use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
+use crate::target::Target;
+
+ids! {
+    /// A parameter of a kernel.
+    ParamId = "p";
+    /// A value: a scalar or a tile that is defined once.
+    ValueId = "v";
+    /// A tile that is assigned to.
+    VarId = "t";
+}
+
+/// A kernel with all shapes and distributions concrete.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// Name in the source.
+    pub name: String,
+    /// Symbol in the cubin.
+    pub export: String,
+    /// Values of the `const` parameters, in the order of declaration.
+    pub bindings: Vec<(String, i64)>,
+    /// What it is compiled for.
+    pub target: Target,
+    /// Launch shape and attributes.
+    pub launch: Launch,
+    /// Parameters in the order of declaration; scalars included.
+    pub params: IndexVec<ParamId, Param>,
+    /// Every value, with its type and distribution.
+    pub values: IndexVec<ValueId, Value>,
+    /// Every assignable tile.
+    pub vars: IndexVec<VarId, Var>,
+    /// The statements.
+    pub body: Vec<Stmt>,
+    /// Findings that the author has waived: `// allow E0107: reason`.
+    pub waivers: Vec<Waiver>,
+    /// Span of the kernel's name.
+    pub span: Span,
+}
+
+/// A waived finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiver {
+    /// Code in text form, `E0107`.
+    pub code: String,
+    /// The author's reason.
+    pub reason: String,
+    /// The statement that it stands before.
+    pub span: Span,
+}
+
+/// Launch shape and attributes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// CTAs along x, y, z.
+    pub grid: [u32; 3],
+    /// Warps of a CTA.
+    pub warps: u32,
+    /// Programmatic dependent launch.
+    pub pdl: Pdl,
+    /// CTAs that must fit on one SM, if stated.
+    pub min_ctas: Option<u32>,
+}
+
+impl Launch {
+    /// Threads of a CTA.
+    pub fn threads(&self) -> u32 {
+        self.warps * crate::distribution::LANES
+    }
+}
+
+/// The kernel's part in programmatic dependent launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pdl {
+    /// Plain stream order on both sides.
+    None,
+    /// Lets the next kernel start early.
+    Producer,
+    /// May start before its predecessor has finished.
+    Consumer,
+    /// Both.
+    Both,
+}
+
+impl Pdl {
+    /// True where the kernel may start before its predecessor has finished.
+    pub fn is_consumer(self) -> bool {
+        matches!(self, Pdl::Consumer | Pdl::Both)
+    }
+
+    /// True where the kernel lets its successor start early.
+    pub fn is_producer(self) -> bool {
+        matches!(self, Pdl::Producer | Pdl::Both)
+    }
+}
+
+/// A kernel parameter.
+#[derive(Debug, Clone)]
+pub struct Param {
+    /// Name in the source.
+    pub name: String,
+    /// Who may write it.
+    pub access: Access,
+    /// `settled`: reads are legal before `grid_wait`.
+    pub settled: bool,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first; empty for a scalar. The memory layout is row-major.
+    pub shape: Vec<Extent>,
+    /// What the author promises about the values: `in lo..hi`.
+    pub contract: Option<Contract>,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+impl Param {
+    /// Elements of the buffer when every extent is a constant.
+    pub fn const_len(&self) -> Option<u64> {
+        self.shape.iter().try_fold(1u64, |n, e| match e {
+            Extent::Const(c) => n.checked_mul(u64::from(*c)),
+            Extent::Scalar(_) => None,
+        })
+    }
+}
+
+/// An extent of a buffer; only the outermost may be a run-time scalar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// Known at instantiation.
+    Const(u32),
+    /// The value of a `scalar` parameter.
+    Scalar(ParamId),
+}
+
+/// `in lo..hi [distinct [except v]]`: every element is at least `lo` and below `hi`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contract {
+    /// Least value.
+    pub lo: i64,
+    /// Bound of the values.
+    pub hi: ContractBound,
+    /// No value occurs twice, but for the exception.
+    pub distinct: Option<Distinct>,
+}
+
+/// The exclusive upper bound of a contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContractBound {
+    /// A constant.
+    Const(i64),
+    /// `scalar + offset`: the value of a `scalar` parameter (offset 1 for `..=`).
+    Scalar(ParamId, i64),
+}
+
+/// The `distinct` part of a contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distinct {
+    /// A value that may repeat.
+    pub except: Option<i64>,
+}
+
+/// A value: scalar (rank 0) or tile.
+#[derive(Debug, Clone)]
+pub struct Value {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents; empty for a scalar.
+    pub shape: Vec<u32>,
+    /// How it is spread over threads.
+    pub distribution: Distribution,
+    /// The author's name for it, for printing.
+    pub name: Option<String>,
+    /// Where it is computed.
+    pub span: Span,
+}
+
+impl Value {
+    /// True for rank 0.
+    pub fn is_scalar(&self) -> bool {
+        self.shape.is_empty()
+    }
+}
+
+/// A tile that is assigned to, with `slots` ring slots.
+#[derive(Debug, Clone)]
+pub struct Var {
+    /// The author's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents of one slot.
+    pub shape: Vec<u32>,
+    /// Ring slots; 1 without `ring`.
+    pub slots: u32,
+    /// `spread(...)`, if the author wrote it.
+    pub spread: Option<Spread>,
+    /// How a slot is spread over threads.
+    pub distribution: Distribution,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+/// `spread(warp: 0, lane: 1, vec: 1)`: which axes warps, lanes and vector elements run along, nearest
+/// first. What it leaves open is decided as for a tile without it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spread {
+    /// Axes that warps run along.
+    pub warp: Vec<SpreadAxis>,
+    /// Axes that lanes run along.
+    pub lane: Vec<SpreadAxis>,
+    /// Axes that vector elements run along.
+    pub vec: Vec<SpreadAxis>,
+    /// Where it stands.
+    pub span: Option<Span>,
+}
+
+/// An axis, or a factor of it: `1` or `(1, 4)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpreadAxis {
+    /// Axis of the tile.
+    pub axis: u8,
+    /// How many of the threads (or elements); all that fit when absent.
+    pub factor: Option<u32>,
+}
+
+/// A statement.
+#[derive(Debug, Clone)]
+pub struct Stmt {
+    /// What it does.
+    pub kind: StmtKind,
+    /// Where it stands; for an inlined function the place in the function.
+    pub span: Span,
+}
+
+/// What a statement does.
+#[derive(Debug, Clone)]
+pub enum StmtKind {
+    /// Defines values: one, but for `argmax`, which defines value and index.
+    Def {
+        /// The values, in the order that [`Op`] documents.
+        results: Vec<ValueId>,
+        /// How they are computed.
+        op: Op,
+    },
+    /// Assigns a whole slot.
+    SetVar {
+        /// The tile.
+        var: VarId,
+        /// The slot, below `slots`.
+        slot: u32,
+        /// Same dtype, shape and distribution.
+        value: ValueId,
+    },
+    /// Writes a tile to a buffer; absent elements are skipped.
+    Store {
+        /// What is written; its shape is the shape of the access.
+        value: ValueId,
+        /// Where it goes.
+        access: TileAccess,
+        /// Cache policy.
+        cache: CachePolicy,
+    },
+    /// Brings bytes into L2: one 128-byte line a thread and step.
+    Prefetch {
+        /// What is fetched.
+        what: PrefetchRange,
+        /// `evict first|last`.
+        evict: Option<Evict>,
+    },
+    /// Waits for the kernels that this one depends on.
+    GridWait,
+    /// Lets the dependent kernels start.
+    GridLaunch,
+    /// Stops the launch with `message` when the scalar is false.
+    Assert {
+        /// A bool scalar.
+        cond: ValueId,
+        /// What the author wrote.
+        message: String,
+    },
+    /// Prints scalars, once a CTA.
+    Printf {
+        /// Text with `{}` for each argument.
+        format: String,
+        /// Scalars.
+        args: Vec<ValueId>,
+    },
+    /// A loop that is not unrolled: `var` runs from `start` below `end`.
+    For {
+        /// i32 scalar.
+        var: ValueId,
+        /// i32 scalar.
+        start: ValueId,
+        /// i32 scalar.
+        end: ValueId,
+        /// Positive constant.
+        step: u32,
+        /// Statements of one round.
+        body: Vec<Stmt>,
+    },
+    /// A choice on a scalar.
+    If {
+        /// A bool scalar.
+        cond: ValueId,
+        /// Statements when true.
+        then_body: Vec<Stmt>,
+        /// Statements when false.
+        else_body: Vec<Stmt>,
+    },
+}
+
+/// How a value is computed. Element-wise operands broadcast as numpy does: shapes are aligned at the
+/// last axis and an extent of 1 is repeated.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// A constant scalar.
+    Const(Literal),
+    /// Index of the CTA in the grid along x (0), y (1) or z (2): i32.
+    CtaIndex(u8),
+    /// The value of a `scalar` parameter.
+    ScalarParam(ParamId),
+    /// One operand.
+    Unary {
+        /// Operation.
+        op: UnaryOp,
+        /// Operand.
+        x: ValueId,
+    },
+    /// Two operands of one dtype.
+    Binary {
+        /// Operation.
+        op: BinaryOp,
+        /// Left operand.
+        a: ValueId,
+        /// Right operand.
+        b: ValueId,
+    },
+    /// Two operands of one dtype; the result is bool.
+    Compare {
+        /// Operation.
+        op: CompareOp,
+        /// Left operand.
+        a: ValueId,
+        /// Right operand.
+        b: ValueId,
+    },
+    /// `cond ? a : b` for each element.
+    Select {
+        /// bool.
+        cond: ValueId,
+        /// Taken where true.
+        a: ValueId,
+        /// Taken where false.
+        b: ValueId,
+    },
+    /// `a * b + c` with one rounding; f32 (f16 and bf16 are converted by the author).
+    Fma {
+        /// Factor.
+        a: ValueId,
+        /// Factor.
+        b: ValueId,
+        /// Addend.
+        c: ValueId,
+    },
+    /// Conversion to the dtype of the result.
+    Convert {
+        /// Operand.
+        x: ValueId,
+    },
+    /// 0, 1, ... along the only axis of the result: i32.
+    Iota,
+    /// A scalar repeated to the shape of the result.
+    Splat {
+        /// Scalar.
+        x: ValueId,
+    },
+    /// Inserts axes of extent 1: the result's axis `i` is `axes[i]` of the operand, or new.
+    Expand {
+        /// Operand.
+        x: ValueId,
+        /// One entry an axis of the result.
+        axes: Vec<Option<u8>>,
+    },
+    /// Reads a tile, or a scalar, from a buffer.
+    Load {
+        /// Where from; its shape is the shape of the result.
+        access: TileAccess,
+        /// Value of absent elements: scalar of the result's dtype. Present iff anything can be absent.
+        other: Option<ValueId>,
+        /// Cache policy.
+        cache: CachePolicy,
+    },
+    /// The current content of a slot.
+    ReadVar {
+        /// The tile.
+        var: VarId,
+        /// The slot.
+        slot: u32,
+    },
+    /// Folds an axis. The order is fixed by the operand's distribution: within a thread ascending, then a
+    /// butterfly over the lanes that share the axis from the nearest, then warps ascending.
+    Reduce {
+        /// Operation.
+        op: ReduceOp,
+        /// Operand.
+        x: ValueId,
+        /// Axis that is folded away.
+        axis: u8,
+    },
+    /// The greatest element along an axis and its index (i32); ties go to the lower index, NaN counts as
+    /// -inf. Two results: value, index.
+    Argmax {
+        /// Operand, f32 or i32.
+        x: ValueId,
+        /// Axis that is folded away.
+        axis: u8,
+    },
+    /// Sum of products over letters: f32 operands, each output is a chain `acc = fma(a, b, acc)` with the
+    /// contracted positions ascending (in the order of the letters of `a`, then those only in `b`).
+    /// Contracted axes that are spread over threads are then folded as by `Reduce`, and `acc` is added last.
+    Contract {
+        /// Letters of both operands and of the result.
+        spec: ContractSpec,
+        /// Left operand.
+        a: ValueId,
+        /// Right operand.
+        b: ValueId,
+        /// Running value that starts the chain; 0 without.
+        acc: Option<ValueId>,
+    },
+    /// The same tile in another distribution, through shared memory.
+    Relayout {
+        /// Operand.
+        x: ValueId,
+    },
+}
+
+/// A constant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Literal {
+    /// Of a floating-point dtype; rounded to it when used.
+    Float(f64),
+    /// Of an integer dtype.
+    Int(i64),
+    /// Truth value.
+    Bool(bool),
+}
+
+/// Axes of a contraction, one letter an axis: `"r j k, j k -> r j"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContractSpec {
+    /// Letters of the left operand.
+    pub a: Vec<Arc<str>>,
+    /// Letters of the right operand.
+    pub b: Vec<Arc<str>>,
+    /// Letters of the result.
+    pub out: Vec<Arc<str>>,
+}
+
+impl ContractSpec {
+    /// Letters that are summed over: those of `a`, then those of `b` only, that `out` lacks.
+    pub fn contracted(&self) -> Vec<Arc<str>> {
+        let mut letters: Vec<Arc<str>> = Vec::new();
+        for l in self.a.iter().chain(&self.b) {
+            if !self.out.contains(l) && !letters.contains(l) {
+                letters.push(l.clone());
+            }
+        }
+        letters
+    }
+}
+
+/// A rectangular piece of a buffer, seen through a view.
+#[derive(Debug, Clone)]
+pub struct TileAccess {
+    /// The buffer.
+    pub param: ParamId,
+    /// Axes of the view, outermost first.
+    pub axes: Vec<ViewAxis>,
+    /// One entry an axis of the view, `New` entries between them. `Range`, `Gather` and `New` make the axes
+    /// of the tile, in this order.
+    pub index: Vec<AxisIndex>,
+    /// The whole `load`/`store` text, for messages.
+    pub span: Span,
+}
+
+/// One axis of a view: a mixed-radix number whose digits have strides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewAxis {
+    /// Extent of the axis.
+    pub extent: Extent,
+    /// Digits, slowest first; position `i` is split by the digit extents. The slowest digit's extent is
+    /// not used for the split, so that it may be unbounded.
+    pub digits: Vec<ViewDigit>,
+}
+
+/// A digit of a view axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewDigit {
+    /// Number of values.
+    pub extent: u32,
+    /// Elements between two values.
+    pub stride: i64,
+}
+
+/// How an axis of a view is indexed.
+#[derive(Debug, Clone)]
+pub enum AxisIndex {
+    /// One position; the axis is dropped.
+    At(ValueId),
+    /// `start .. + len [until bound]`: positions at or past the bound are absent.
+    Range {
+        /// i32 scalar.
+        start: ValueId,
+        /// Length.
+        len: u32,
+        /// i32 scalar.
+        until: Option<ValueId>,
+    },
+    /// Positions from an i32 tile of rank 1; negative entries are absent.
+    Gather(ValueId),
+    /// A new axis of extent 1.
+    New,
+}
+
+/// What a prefetch covers.
+#[derive(Debug, Clone)]
+pub enum PrefetchRange {
+    /// A rectangular piece.
+    Tile(TileAccess),
+    /// Elements `start..end` of a one-dimensional buffer, with run-time bounds.
+    Elements {
+        /// The buffer.
+        param: ParamId,
+        /// i32 or i64 scalar.
+        start: ValueId,
+        /// i32 or i64 scalar.
+        end: ValueId,
+    },
+}
+
+/// Cache policy of a load or store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct CachePolicy {
+    /// `evict first|last`: priority in L2.
+    pub evict: Option<Evict>,
+    /// `no_allocate`: leave L1 alone.
+    pub no_allocate: bool,
+}
+
+/// Priority of eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Evict {
+    /// Goes first.
+    First,
+    /// Stays longest.
+    Last,
+}

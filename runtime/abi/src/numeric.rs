@@ -1,0 +1,1 @@
+//! Bit-exact numeric formats and the comparison of results.
