@@ -1,0 +1,160 @@
+//! The table of diagnostic codes: one row a code, sorted; `kernelc explain CODE` prints a row.
+//!
+//! Ranges: `E00xx` files and parsing, `E01xx` memory order and the verifier, `E02xx` names, types,
+//! shapes and constants, `E03xx` layouts, `E04xx` bounds and contracts, `E05xx` targets and
+//! resources, `E06xx` what this version lacks, `E07xx` errors of a run on the emulator, `E08xx` the
+//! back end and its tools, `E09xx` findings of the audit.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Builds [`Code`] from rows `CODE "title" "explanation";`. The explanation shows a short failing
+/// example and its fix.
+macro_rules! codes {
+    ($($code:ident $title:literal $explanation:literal;)*) => {
+        /// Names the rule that a diagnostic speaks for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = $title] $code,)*
+        }
+
+        impl Code {
+            /// Every code in ascending order.
+            pub const ALL: &'static [Code] = &[$(Code::$code,)*];
+
+            /// The code as people write it: `E0107`.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$code => stringify!($code),)* }
+            }
+
+            /// What the rule is about, in one line.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$code => $title,)* }
+            }
+
+            /// A short failing example and its fix.
+            pub fn explanation(self) -> &'static str {
+                match self { $(Code::$code => $explanation,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    // Files, words and grammar.
+    E0001 "file is not UTF-8" "A source file is UTF-8 text; outside comments and strings the language needs only ASCII.\nSave the file as UTF-8.";
+    E0002 "character that the language does not know" "fails:\n    let a = b ? c : d $ e;\nOutside comments and strings only the characters of the grammar may stand, and no control characters.\nRemove the character, or move it into a comment.";
+    E0003 "comment or string without an end" "fails:\n    /* the rest of the file is a comment\nEnd a block comment with `*/` and a string with `\"` on the same line.";
+    E0004 "brackets that do not match" "fails:\n    store f(a, b -> y;\nEach `(`, `[` and `{` needs its partner, nested properly.";
+    E0005 "nested too deeply" "An expression or block nests deeper than the compiler follows.\nBind parts of the expression with `let` or `const`, or move inner blocks into a `fn`.";
+    E0006 "number that does not fit" "fails:\n    const N = 99999999999999999999;\nAn integer literal has at most 64 bits; a float literal must be finite.";
+    E0007 "string with an unknown escape" "fails:\n    printf \"\\q\";\nKnown escapes are `\\n`, `\\t`, `\\\"` and `\\\\`.";
+    E0010 "statement or item that does not fit the grammar" "fails:\n    store x, y;\nwrite:\n    store x -> y;\nThe diagnostic says what was found, what was expected there, and the form of the statement.";
+    E0011 "missing end of a statement" "fails:\n    let a = b\n    let c = d;\nEvery statement without a block ends with `;`.";
+    E0012 "unknown or repeated entry" "fails:\n    launch { grid: 1, grid: 2, wraps: 4 }\nEach entry of `launch`, `pipeline` and of a kernel header may be given once and must be a known one.";
+    E0013 "word of the language used as a name" "fails:\n    let store = 1;\nChoose another name.";
+    E0014 "comparison of a comparison" "fails:\n    if 0 <= r < V { }\nwrite:\n    if 0 <= r && r < V { }";
+    E0015 "waiver that cannot be used" "fails:\n    // allow E0107\nwrite:\n    // allow E0107: the previous kernel is known to be finished, see plan.rs\nA waiver names an existing code and gives a reason; it stands on the line before the statement it covers.";
+    E0016 "header that lacks a part" "fails:\n    kernel k(input x: gmem f32[4]) { }\nA kernel header needs `launch { grid: …, warps: … }` and a body.";
+
+    // Memory order and the other rules of the verifier.
+    E0107 "activation read that is not ordered after `grid_wait`" "fails:\n    kernel k(input x: gmem f32[128], output y: gmem f32[128]) launch { grid: 1, warps: 4, pdl: both } {\n        let v = load x;      // the previous kernel may still be writing x\n        grid_wait;\n        store v -> y;\n        grid_launch;\n    }\nwrite:\n        grid_wait;\n        let v = load x;\nAn `input` is written by an earlier kernel of the stream. With programmatic dependent launch this kernel starts before that one has finished, so only `static` and `settled` data may be read before the wait.";
+    E0108 "write before `grid_wait`" "fails:\n    store v -> y;        // an earlier kernel may still read y\n    grid_wait;\nwrite:\n    grid_wait;\n    store v -> y;\nEarlier kernels may still read or write what this kernel overwrites.";
+    E0109 "path without `grid_wait`" "fails:\n    if cta.x == 0 { grid_wait; store v -> y; }\nwrite:\n    grid_wait;\n    if cta.x == 0 { store v -> y; }\nA kernel that can finish without waiting breaks the chain: kernels after it may start before kernels ahead of it are done.";
+    E0110 "`grid_launch` before `grid_wait`" "fails:\n    grid_launch;\n    grid_wait;\nwrite:\n    grid_wait;\n    grid_launch;\nThe next kernel may start once this one launches it; it must not do so while the kernel ahead is still running.";
+
+    // Names, types, shapes, constants.
+    E0201 "unknown name" "fails:\n    store y -> z;       // nothing is called z\nThe help names the closest known name.";
+    E0202 "name defined twice" "fails:\n    let a = 1; let a = 2;\nChoose another name; a tile is changed by `=`, not by a second `let`.";
+    E0203 "types that do not agree" "fails:\n    let a = f32(x) + bf16(y);\nwrite:\n    let a = f32(x) + f32(y);\nConversions are always written.";
+    E0204 "shapes that do not agree" "fails:\n    let s = a + b;      // f32[8, 4] + f32[8]\nwrite:\n    let s = a + b[:, _];\nAxes are matched from the last one; `_` adds an axis of 1.";
+    E0205 "value that is not constant" "fails:\n    frag a : f32[load n[0]];\nShapes, ring sizes and warps are known at instantiation.";
+    E0206 "wrong number or kind of arguments" "fails:\n    let m = max(a);\nThe diagnostic shows the form of the operation.";
+    E0207 "tile where a scalar is needed" "fails:\n    if x > 0.0 { }      // x is a tile\nControl flow is uniform: conditions, loop bounds, slice starts and ring indices are scalars. Choose per element with `select`.";
+    E0208 "binding that does not fit its parameter" "A value given for a `const` parameter lies outside its domain, has another type, or is missing.";
+    E0209 "`where` clause that does not hold" "fails, for N = 100 and ROWS = 8:\n    where N % ROWS == 0\nChoose other bindings; a failing `where` removes a tune point.";
+    E0210 "write to what is read-only" "fails:\n    store v -> x;       // x is `input`\nOnly `output`, `inout`, `scratch` and `peer` buffers, tiles and shared memory are written.";
+
+    // Layouts.
+    E0301 "undefined layout operation" "fails:\n    composition((4, 6):(1, 4), 5:3)\nThe divisibility that the operation needs does not hold for these layouts.";
+    E0302 "layout notation" "fails:\n    (4, 8):(1\nA layout is `shape:stride` with equal nesting, as in `(4, (2, 2)):(1, (4, 8))`; a tuple of one has a trailing comma.";
+    E0310 "two layouts for one tile" "fails:\n    let s = a + b;      // a and b are spread over the threads in different ways\nwrite:\n    let s = a + relayout(b);\nNo data moves between threads unless `relayout` says so.";
+
+    // Bounds and contracts.
+    E0401 "access that cannot be proved in bounds" "fails:\n    let v = load x[i .. + 8];         // nothing bounds i\nwrite:\n    let v = load x[i .. + 8 until n] else 0.0;\nBounds come from const extents, loop ranges, `where`, contracts on inputs and `until`.";
+    E0402 "absent elements without a value" "fails:\n    let v = load x[i .. + 8 until n];\nwrite:\n    let v = load x[i .. + 8 until n] else 0.0;";
+    E0403 "contract that cannot hold" "fails:\n    input ids : gmem i32[M] in 8..0\nThe interval of a contract must not be empty.";
+
+    // Targets and resources.
+    E0501 "unknown target" "Known targets are listed by `kernelc doctor`.";
+    E0502 "target that lacks a feature" "fails on sm_90a:\n    tmem acc : f32[128, 64];\nUse `match arch`, or state only the targets that have the feature.";
+    E0503 "resources of a target exceeded" "Registers, shared memory, warps or barriers exceed what the target or `launch` allows; the notes give the breakdown.";
+
+    // What this version lacks.
+    E0600 "not supported in this version" "The text is legal in the language and this version of the compiler does not build it yet. It is refused, never ignored.";
+
+    // Errors of a run on the emulator.
+    E0701 "read of memory that nothing wrote" "fails:\n    frag a : f32[8];\n    store a -> y;\nUnwritten memory is poison. An `input` of a kernel launched early is poison until its producer has finished.";
+    E0702 "access out of bounds" "An index lies outside the buffer at run time; the notes give index and extent.";
+    E0703 "contract violated" "A value breaks the `in a..b` contract of its parameter; the notes give position and value.";
+    E0704 "assertion failed" "fails:\n    assert n > 0, \"n is positive\";     // with n = 0";
+    E0705 "integer division by zero" "fails:\n    let q = a / n;      // with n = 0";
+
+    // The back end and its tools.
+    E0801 "ptxas is missing" "Machine code is made by ptxas. `cargo xtask test` installs the pinned version; `kernelc doctor` says where it is looked for.";
+    E0802 "ptxas refused the code" "This is a fault of the compiler: it wrote PTX that the target does not take. The notes carry the log and the reproduce command.";
+    E0803 "ptxas crashed" "The assembler ended by a signal. The notes give the reproduce command.";
+    E0804 "the back end ended abnormally" "LLVM aborted or the worker process died. The notes name kernel, stage and reproduce command.";
+    E0805 "output cannot be written" "The disk is full or the folder may not be written; nothing was left half written.";
+
+    // Findings of the audit.
+    E0901 "non-coherent load of data that may change" "fails:\n    ld.global.nc.f32 %f1, [x];      // x is written by an earlier kernel\nA non-coherent load may be moved ahead of a wait. Use a plain load, or declare the parameter `--static` if nobody writes it.";
+    E0902 "load moved ahead of its wait" "In the machine code the load stands before the wait that the PTX places it after.";
+    E0903 "weight load that sank below the wait" "A load of static data that the kernel places before `grid_wait` stands behind it in the machine code, so the overlap is lost.";
+    E0904 "instruction that the audit does not understand" "An instruction that touches memory is unknown to the audit, so the verdict is \"not judged\".";
+}
+
+impl Code {
+    /// The four digits.
+    pub fn number(self) -> u32 {
+        self.name()[1..].parse().expect("a code is `E` and four digits")
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text names no code of the table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no diagnostic code")]
+pub struct UnknownCode(pub String);
+
+impl FromStr for Code {
+    type Err = UnknownCode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCode> {
+        let wanted = text.trim().to_ascii_uppercase();
+        let found = Code::ALL.iter().copied().find(|code| code.name() == wanted);
+        found.ok_or_else(|| UnknownCode(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_complete() {
+        assert!(Code::ALL.windows(2).all(|pair| pair[0].number() < pair[1].number()));
+        for &code in Code::ALL {
+            assert_eq!(code.name().len(), 5, "{code}");
+            assert_eq!(code.name().parse(), Ok(code));
+            assert!(!code.title().is_empty() && !code.explanation().is_empty(), "{code}");
+        }
+        assert_eq!("e0107".parse(), Ok(Code::E0107));
+        assert!("E9999".parse::<Code>().is_err());
+    }
+}
