@@ -1,1 +1,81 @@
-fn main() {}
+//! The commands of the project, run as `cargo xtask NAME`.
+//!
+//! They set a fresh machine up, build, test, show and time. Nothing here links LLVM or CUDA: this
+//! program must build on a machine that has neither, because it is what installs them.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this program talks to a person: its lines are its result"
+)]
+
+mod apt;
+mod bench;
+mod bless;
+mod counts;
+mod demo;
+mod filetest;
+mod manifest;
+mod process;
+mod setup;
+mod table;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  demo                  set the machine up, compile and audit every kernel for every target,
+                        run them on real input, show the load that ptxas moves
+  test [OPTIONS]        set the machine up, run every check and test that needs no GPU
+                        -p, --package NAME     only this package (may be repeated)
+                        --tests-only           no formatter, lints and documentation
+                        --runner nextest|cargo (default: cargo-nextest where it is installed)
+                        -- ARGS                filters and arguments for the test programs
+  bench [OPTIONS]       time the release build of kernelc against its targets
+                        --out FILE             write the numbers as JSON
+                        --runs N               runs of each measurement (default 11)
+  filetest [PATH|NAME]  run the file tests whose name holds one of the words or paths
+  bless [PATH|NAME]     rewrite the full-output expectations of those file tests
+  setup                 install what is missing and stop
+
+`cargo xtask setup` comes first in demo, test and bench: it looks for the Debian packages and the
+pinned ptxas, nvdisasm and cuobjdump, and installs what is missing.
+The last line of `test` is `N passed, N failed`; the exit code is 1 when anything failed.
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next();
+    let rest: Vec<String> = args.collect();
+    if rest.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let result = match command.as_deref() {
+        Some("bench") => bench::main(&rest),
+        Some("bless") => bless::main(&rest),
+        Some("demo") => demo::main(&rest),
+        Some("filetest") => filetest::main(&rest),
+        Some("setup") => setup::main(&rest),
+        Some("test") => test::main(&rest),
+        Some("help" | "--help" | "-h") => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => {
+            eprint!("error: there is no command `{other}`\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+        None => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,307 @@
+//! `cargo xtask bench`: the speed of kernelc, release build, against the stated limits.
+//!
+//! Every measurement is a whole process as a user starts it; what a process costs before its first
+//! line of work is measured too and shown, and is taken off where the limit says "after start-up".
+
+use crate::manifest::Manifest;
+use crate::process::{capture, cargo, run, shown, stdout};
+use crate::setup;
+use crate::table::Table;
+use crate::tools::Tools;
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+const KERNELS: &str = "models/kimi_k3/kernels";
+const ONE_KERNEL: &str = "models/kimi_k3/kernels/gemv.tile";
+const TARGET: &str = "sm_90a";
+const OUT: &str = "out/bench";
+const DEFAULT_RUNS: usize = 11;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    out: Option<PathBuf>,
+    runs: usize,
+}
+
+/// What `--out` gets.
+#[derive(Serialize)]
+struct Report {
+    date: String,
+    machine: String,
+    cores: usize,
+    commit: String,
+    command: String,
+    runs: usize,
+    times: Vec<Time>,
+    spill_bytes: u64,
+    spill_bytes_limit: u64,
+}
+
+#[derive(Serialize)]
+struct Time {
+    name: &'static str,
+    command: String,
+    median_ms: f64,
+    min_ms: f64,
+    max_ms: f64,
+    /// Start-up is not part of the limit: this much was taken off the three times above.
+    start_up_ms: Option<f64>,
+    limit_ms: Option<f64>,
+}
+
+pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
+    let options = Options::parse(args)?;
+    let workspace = Workspace::enter()?;
+    let tools = setup::run(&workspace)?;
+    run(cargo().args(["build", "--release", "--package", "kernelc", "--bin", "kernelc"]))?;
+    let bench =
+        Bench { kernelc: workspace.program("release", "kernelc"), tools, runs: options.runs };
+    let report = bench.run(args)?;
+    report.print();
+    if let Some(path) = options.out {
+        fs::write(&path, serde_json::to_string_pretty(&report)? + "\n")
+            .with_context(|| format!("writing {}", path.display()))?;
+        println!("written: {}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Options> {
+        let mut options = Options { out: None, runs: DEFAULT_RUNS };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let value = args.next().with_context(|| format!("{arg} wants a value"))?;
+            match arg.as_str() {
+                "--out" => options.out = Some(PathBuf::from(value)),
+                "--runs" => {
+                    options.runs = value.parse().context("--runs wants a number")?;
+                    ensure!(options.runs > 0, "--runs wants at least 1");
+                }
+                other => bail!("bench does not know `{other}`"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+struct Bench {
+    kernelc: PathBuf,
+    tools: Tools,
+    runs: usize,
+}
+
+impl Bench {
+    fn run(&self, args: &[String]) -> Result<Report> {
+        let largest = largest_kernel_file()?;
+        let all = Path::new(OUT).join("all");
+        let one = Path::new(OUT).join("one");
+        let build_all = self.build(KERNELS, &all);
+        let build_one = self.build(ONE_KERNEL, &one);
+
+        let start_up = self.time("start-up of kernelc", &["--version".into()], None, || Ok(()))?;
+        let mut compile =
+            self.time("one kernel for one target", &build_one, Some(1000.0), || remove(&one))?;
+        compile.take_off(start_up.median_ms);
+        let check = ["check".into(), largest.display().to_string()];
+        let check =
+            self.time("check of the largest kernel file", &check, Some(100.0), || Ok(()))?;
+
+        remove(&all)?;
+        self.once(&build_all)?;
+        let rebuild =
+            self.time("unchanged rebuild of all kernels", &build_all, Some(1000.0), || Ok(()))?;
+        let manifest = Manifest::read(&all)?;
+        let cubin = &manifest.kernels.first().context("the build made no kernel")?.cubin;
+        let cubin = all.join(cubin).display().to_string();
+        let audit = ["audit".into(), cubin, "--target".into(), TARGET.into()];
+        let audit = self.time("audit of one cubin", &audit, Some(500.0), || Ok(()))?;
+
+        Ok(Report {
+            date: stdout(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))?.trim().into(),
+            machine: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            commit: commit(),
+            command: [&["cargo xtask bench".to_owned()], args].concat().join(" "),
+            runs: self.runs,
+            times: vec![start_up, compile, check, rebuild, audit],
+            spill_bytes: manifest.spill_bytes(),
+            spill_bytes_limit: 0,
+        })
+    }
+
+    fn build(&self, path: &str, out: &Path) -> Vec<String> {
+        let out = out.display().to_string();
+        ["build", path, "--target", TARGET, "--set", "demo", "--out", &out]
+            .map(str::to_owned)
+            .into()
+    }
+
+    fn command(&self, args: &[String]) -> Command {
+        let mut command = Command::new(&self.kernelc);
+        command.args(args).envs(self.tools.variables());
+        command
+    }
+
+    fn once(&self, args: &[String]) -> Result<Duration> {
+        let mut command = self.command(args);
+        let start = Instant::now();
+        let output = capture(&mut command)?;
+        let time = start.elapsed();
+        // An audit that finds something did its work: that is exit code 1.
+        let worked = match output.status.code() {
+            Some(0) => true,
+            Some(1) => args[0] == "audit",
+            Some(_) | None => false,
+        };
+        if !worked {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            bail!("`{}` failed: {}\n{}", shown(&command), output.status, said.trim_end());
+        }
+        Ok(time)
+    }
+
+    /// One run that does not count, to warm the file cache, then the measured ones.
+    fn time(
+        &self,
+        name: &'static str,
+        args: &[String],
+        limit_ms: Option<f64>,
+        before: impl Fn() -> Result<()>,
+    ) -> Result<Time> {
+        let mut times = Vec::new();
+        for index in 0..=self.runs {
+            before()?;
+            let time = self.once(args)?;
+            if index > 0 {
+                times.push(time.as_secs_f64() * 1000.0);
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(Time {
+            name,
+            command: shown(&self.command(args)),
+            median_ms: median(&times),
+            min_ms: times[0],
+            max_ms: times[times.len() - 1],
+            start_up_ms: None,
+            limit_ms,
+        })
+    }
+}
+
+impl Time {
+    fn take_off(&mut self, start_up_ms: f64) {
+        for time in [&mut self.median_ms, &mut self.min_ms, &mut self.max_ms] {
+            *time = (*time - start_up_ms).max(0.0);
+        }
+        self.start_up_ms = Some(start_up_ms);
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        println!("\n{}, {}, {} cores, commit {}", self.date, self.machine, self.cores, self.commit);
+        println!("median of {} runs, with the fastest and the slowest\n", self.runs);
+        let mut table =
+            Table::new(&["measured", "median", "fastest", "slowest", "limit", "verdict"]);
+        for time in &self.times {
+            table.row(vec![
+                time.name.to_owned(),
+                format!("{:.1} ms", time.median_ms),
+                format!("{:.1} ms", time.min_ms),
+                format!("{:.1} ms", time.max_ms),
+                time.limit_ms.map_or_else(String::new, |limit| format!("{limit:.0} ms")),
+                time.limit_ms.map_or("", |limit| verdict(time.median_ms < limit)).to_owned(),
+            ]);
+        }
+        table.row(vec![
+            "spilled bytes, all kernels".to_owned(),
+            self.spill_bytes.to_string(),
+            String::new(),
+            String::new(),
+            self.spill_bytes_limit.to_string(),
+            verdict(self.spill_bytes <= self.spill_bytes_limit).to_owned(),
+        ]);
+        table.print();
+        println!();
+    }
+}
+
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "missed" }
+}
+
+/// Of sorted numbers, at least one.
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+fn largest_kernel_file() -> Result<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(KERNELS).with_context(|| format!("reading {KERNELS}"))? {
+        let entry = entry?;
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "tile") {
+            files.push((entry.metadata()?.len(), path));
+        }
+    }
+    let (_, path) = files.into_iter().max().with_context(|| format!("{KERNELS} has no .tile"))?;
+    Ok(path)
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result.with_context(|| format!("removing {}", folder.display())),
+    }
+}
+
+fn cpu_model(cpuinfo: &str) -> String {
+    cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == "model name")
+        .map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.trim().to_owned())
+}
+
+/// The short hash, with a mark when the work tree differs from it.
+fn commit() -> String {
+    stdout(Command::new("git").args(["describe", "--always", "--dirty", "--exclude", "*"]))
+        .map_or_else(|_| "unknown".to_owned(), |hash| hash.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        assert!((median(&[1.0, 2.0, 9.0]) - 2.0).abs() < f64::EPSILON);
+        assert!((median(&[1.0, 2.0, 4.0, 9.0]) - 3.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_cpu_is_named_by_its_model() {
+        assert_eq!(cpu_model("processor\t: 0\nmodel name\t: Fast CPU @ 2\n"), "Fast CPU @ 2");
+        assert_eq!(cpu_model(""), std::env::consts::ARCH);
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let parse = |words: &[&str]| {
+            Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+        };
+        let options = parse(&["--runs", "3", "--out", "a.json"]).unwrap();
+        assert_eq!(options, Options { out: Some("a.json".into()), runs: 3 });
+        assert!(parse(&["--runs", "0"]).is_err());
+        assert!(parse(&["--out"]).is_err());
+        assert!(parse(&["--fast", "1"]).is_err());
+    }
+}
