@@ -62,6 +62,8 @@ codes! {
     E0108 "write before `grid_wait`" "fails:\n    store v -> y;        // an earlier kernel may still read y\n    grid_wait;\nwrite:\n    grid_wait;\n    store v -> y;\nEarlier kernels may still read or write what this kernel overwrites.";
     E0109 "path without `grid_wait`" "fails:\n    if cta.x == 0 { grid_wait; store v -> y; }\nwrite:\n    grid_wait;\n    if cta.x == 0 { store v -> y; }\nA kernel that can finish without waiting breaks the chain: kernels after it may start before kernels ahead of it are done.";
     E0110 "`grid_launch` before `grid_wait`" "fails:\n    grid_launch;\n    grid_wait;\nwrite:\n    grid_wait;\n    grid_launch;\nThe next kernel may start once this one launches it; it must not do so while the kernel ahead is still running.";
+    E0111 "launch attribute that the body contradicts" "fails:\n    launch { grid: 1, warps: 4, pdl: none } { grid_wait; }\nwrite:\n    launch { grid: 1, warps: 4, pdl: consumer } { grid_wait; }\n`grid_wait` needs `pdl: consumer` or `both`, `grid_launch` needs `producer` or `both`, so that the launch attribute and the code cannot disagree.";
+    E0112 "waiver that silences nothing" "warns:\n    // allow E0107: x is finished\n    grid_wait;\nA waiver covers findings of its code in the statement that follows it. Remove it when there are none.";
 
     // Names, types, shapes, constants.
     E0201 "unknown name" "fails:\n    store y -> z;       // nothing is called z\nThe help names the closest known name.";
@@ -106,6 +108,7 @@ codes! {
     E0803 "ptxas crashed" "The assembler ended by a signal. The notes give the reproduce command.";
     E0804 "the back end ended abnormally" "LLVM aborted or the worker process died. The notes name kernel, stage and reproduce command.";
     E0805 "output cannot be written" "The disk is full or the folder may not be written; nothing was left half written.";
+    E0810 "the compiler contradicts itself" "An internal form breaks its own rules. This is a fault of the compiler, whatever the source says; report it with the reproduce command.";
 
     // Findings of the audit.
     E0901 "non-coherent load of data that may change" "fails:\n    ld.global.nc.f32 %f1, [x];      // x is written by an earlier kernel\nA non-coherent load may be moved ahead of a wait. Use a plain load, or declare the parameter `--static` if nobody writes it.";
