@@ -76,6 +76,18 @@ codes! {
     E0208 "binding that does not fit its parameter" "A value given for a `const` parameter lies outside its domain, has another type, or is missing.";
     E0209 "`where` clause that does not hold" "fails, for N = 100 and ROWS = 8:\n    where N % ROWS == 0\nChoose other bindings; a failing `where` removes a tune point.";
     E0210 "write to what is read-only" "fails:\n    store v -> x;       // x is `input`\nOnly `output`, `inout`, `scratch` and `peer` buffers, tiles and shared memory are written.";
+    E0211 "file that cannot be imported" "fails:\n    import \"gmev.tile\";\nThe path is relative to the file that imports it. An import brings in the functions and constants of that file.";
+    E0212 "files that import each other" "fails:\n    // a.tile\n    import \"b.tile\";\n    // b.tile\n    import \"a.tile\";\nMove what both need to a third file.";
+    E0213 "function that calls itself" "fails:\n    fn f(x: f32) -> f32 { f(x) }\nCalls are inlined, so a function can reach itself neither directly nor through others. Write a loop.";
+    E0214 "constant without a value" "fails:\n    const A = 1 / 0;\nConstants are 64-bit integers, 64-bit floats and truth values; division by zero, overflow and conversions that lose the value are errors.";
+    E0215 "header entry that makes no sense" "fails:\n    launch { grid: 0, warps: 4 }\nA grid has one to three positive extents, `pdl` is `none`, `producer`, `consumer` or `both`, an export is a C identifier.";
+    E0216 "letters that do not fit" "fails:\n    let y = contract(\"r k, k -> r\", w, x);      // w has three axes\n    view V = W by \"n k -> n\";\nEach axis of an operand has one letter, a letter has one extent everywhere, and a `view` keeps every letter.";
+    E0217 "ring slot that is missing or not constant" "fails:\n    frag w : f32[8] ring 2;\n    for s in 0..n { load x[s * 8 .. + 8] -> w@s; }\nwrite:\n    for s in 0..n unroll 2 { load x[s * 8 .. + 8] -> w@s; }\nThe slots of a `frag` ring are registers, so which one is meant must be known at instantiation.";
+    E0218 "kernel that is not written for the target" "fails for sm_90a:\n    target sm_100a;\n    kernel k() launch { grid: 1, warps: 1 } { }\nEvery file with kernels states its targets in a `target` line.";
+    E0219 "kernel that grows too large" "fails:\n    for i in 0..1000000 unroll { acc += load x[i]; }\nThe limits are on statements after unrolling and inlining, on elements of a tile and on registers of a thread.";
+    E0220 "buffer argument with another qualifier" "fails:\n    fn f(x: static f32[8]) { }\n    kernel k(input x: gmem f32[8]) launch { grid: 1, warps: 1 } { f(x); }\nThe qualifier decides when a read is legal, so a function states it and the argument must have the same; `writable` takes any buffer that may be written.";
+    E0221 "buffer where a value is needed, or the reverse" "fails:\n    let y = x + 1.0;        // x is a buffer\nwrite:\n    let y = load x + 1.0;\nThe cost of a load is always visible.";
+    E0222 "indices that do not fit" "fails:\n    let v = load x[0];      // x has two axes\nwrite:\n    let v = load x[0, :];\nEvery axis has one index: a scalar, `a .. + L`, `:`, or an i32 tile; `_` adds an axis of 1.";
 
     // Layouts.
     E0301 "undefined layout operation" "fails:\n    composition((4, 6):(1, 4), 5:3)\nThe divisibility that the operation needs does not hold for these layouts.";
