@@ -1,0 +1,144 @@
+//! The verifier: what must hold of a kernel before anything is made of it.
+//!
+//! A pass gets read-only IR, reports everything it finds and repairs nothing. Passes on the kernel level
+//! judge what the author wrote; passes on the device level judge what `expand` made of it, so that a
+//! mistake of `expand` is caught by the same properties. [`Verified`] can be made here alone.
+
+mod bounds;
+mod device;
+mod memory_order;
+mod scalars;
+mod structure;
+mod waivers;
+
+use std::ops::Deref;
+
+use kernel_dsl::diag::{Code, Diagnostic, Severity, Sink};
+
+use crate::device::DeviceKernel;
+use crate::kernel::Kernel;
+
+pub use waivers::Waived;
+
+/// Proof that every pass of its level accepted the kernel. There is no way to change the kernel inside.
+#[derive(Debug, Clone)]
+pub struct Verified<K>(K);
+
+impl<K> Verified<K> {
+    /// Gives the kernel back without the proof, to be changed and verified again.
+    pub fn into_inner(self) -> K {
+        self.0
+    }
+}
+
+impl<K> Deref for Verified<K> {
+    type Target = K;
+    fn deref(&self) -> &K {
+        &self.0
+    }
+}
+
+/// One property family.
+#[derive(Debug, Clone, Copy)]
+pub struct Pass {
+    /// Short name, as `kernelc check --list` prints it.
+    pub name: &'static str,
+    /// Codes it can report.
+    pub codes: &'static [Code],
+    /// What holds when it reports nothing.
+    pub proves: &'static str,
+    /// The pass itself.
+    run: Run,
+}
+
+impl Pass {
+    /// The level of the IR that the pass reads.
+    pub fn stage(&self) -> &'static str {
+        match self.run {
+            Run::Kernel(_) => "kernel",
+            Run::Device(_) => "device",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Kernel(fn(&Kernel, &mut Sink)),
+    Device(fn(&DeviceKernel, &mut Sink)),
+}
+
+/// Every pass, in the order in which they run.
+pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "structure",
+        codes: &[Code::E0810],
+        proves: "each value is defined once before it is used, and shapes and dtypes of operands agree",
+        run: Run::Kernel(structure::check),
+    },
+    Pass {
+        name: "memory-order",
+        codes: &[Code::E0107, Code::E0108, Code::E0109, Code::E0110, Code::E0111],
+        proves: "R1, R2: on every path, data that an earlier kernel may still write is read, and memory \
+                 that it may still read is written, only after `grid_wait`; every path waits, and \
+                 `grid_launch` comes after the wait",
+        run: Run::Kernel(memory_order::check),
+    },
+    Pass {
+        name: "bounds",
+        codes: &[Code::E0401],
+        proves: "every access lies inside its buffer for all inputs that keep the contracts",
+        run: Run::Kernel(bounds::check),
+    },
+    Pass {
+        name: "device-structure",
+        codes: &[Code::E0810],
+        proves: "each register is defined before it is used, lengths agree, vectors tile their registers \
+                 and shared accesses lie inside the CTA's shared memory",
+        run: Run::Device(device::check_structure),
+    },
+    Pass {
+        name: "device-memory-order",
+        codes: &[Code::E0107, Code::E0108, Code::E0109, Code::E0110],
+        proves: "R1 and R2 again, on what the expansion made of the kernel",
+        run: Run::Device(device::check_memory_order),
+    },
+];
+
+/// What verification says.
+#[derive(Debug)]
+pub struct Outcome<K> {
+    /// The kernel with its proof, when no pass found an error.
+    pub verified: Option<Verified<K>>,
+    /// Findings, waived ones left out.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Findings that the author has waived, each with its reason.
+    pub waived: Vec<Waived>,
+}
+
+/// Runs every pass of the kernel level.
+pub fn kernel(kernel: Kernel) -> Outcome<Kernel> {
+    let mut sink = Sink::new();
+    for pass in PASSES {
+        if let Run::Kernel(run) = pass.run {
+            run(&kernel, &mut sink);
+        }
+    }
+    let (diagnostics, waived) = waivers::apply(&kernel.waivers, sink.into_sorted());
+    let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
+    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
+}
+
+/// Runs every pass of the device level. Findings that the source waived are waived here too.
+pub fn device(kernel: DeviceKernel, source: &Verified<Kernel>) -> Outcome<DeviceKernel> {
+    let mut sink = Sink::new();
+    for pass in PASSES {
+        if let Run::Device(run) = pass.run {
+            run(&kernel, &mut sink);
+        }
+    }
+    let (mut diagnostics, waived) = waivers::apply(&source.waivers, sink.into_sorted());
+    // A waiver that was needed at the kernel level may have nothing to silence here.
+    diagnostics.retain(|d| d.code != Code::E0112);
+    let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
+    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
+}

@@ -1,0 +1,206 @@
+//! Every access lies inside its buffer.
+//!
+//! Assumes that contracts on inputs hold (the emulator checks them at launch). Guarantees that each position
+//! which a load, store or prefetch touches is at least 0 and below the extent of its axis. What cannot be
+//! proved is an error, never a silent run-time check.
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+
+use super::scalars::{Facts, Form, Knowledge};
+use crate::kernel::{
+    AxisIndex, Extent, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId,
+};
+
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    let mut walk = Walk { kernel, known: Knowledge::new(kernel), facts: Facts::new(), sink };
+    walk.block(&kernel.body);
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    known: Knowledge<'a>,
+    facts: Facts,
+    sink: &'a mut Sink,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, stmts: &[Stmt]) {
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+    }
+
+    fn under(&mut self, facts: Facts, body: &[Stmt]) {
+        let depth = self.facts.len();
+        self.facts.extend(facts);
+        self.block(body);
+        self.facts.truncate(depth);
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Def { results, op } => {
+                if let Op::Load { access, .. } = op {
+                    self.access(access);
+                }
+                self.known.define(results, op, &self.facts);
+            }
+            StmtKind::Store { access, .. } => self.access(access),
+            StmtKind::Prefetch { what, .. } => match what {
+                PrefetchRange::Tile(access) => self.access(access),
+                PrefetchRange::Elements { param, start, end } => {
+                    let extent = self.kernel.params[*param].shape.first().copied();
+                    self.elements(stmt, extent.unwrap_or(Extent::Const(1)), *start, *end);
+                }
+            },
+            StmtKind::For { var, start, end, body, .. } => {
+                let facts = self.known.bind_loop(*var, *start, *end);
+                self.under(facts, body);
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                let decided = self.known.decided(*cond);
+                if decided != Some(false) {
+                    self.under(self.known.path_facts(*cond, true), then_body);
+                }
+                if decided != Some(true) {
+                    self.under(self.known.path_facts(*cond, false), else_body);
+                }
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    fn access(&mut self, access: &TileAccess) {
+        let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New));
+        for (position, (axis, index)) in access.axes.iter().zip(indices).enumerate() {
+            let extent = self.known.extent(axis.extent);
+            match index {
+                AxisIndex::At(at) => {
+                    let form = self.known.form(*at);
+                    self.prove(access, position, &extent, &form, &form, "position");
+                }
+                AxisIndex::Range { start, len, until } => {
+                    if *len == 0 {
+                        continue;
+                    }
+                    let first = self.known.form(*start);
+                    let last = first.plus(i128::from(*len) - 1, &Form::constant(1));
+                    let last = last.unwrap_or_else(|| first.clone());
+                    // Positions at or past `until` are not touched.
+                    let bound = until.map(|n| self.known.form(n));
+                    let inside = bound.and_then(|n| extent.plus(-1, &n));
+                    if inside.is_some_and(|f| self.known.proves(&f, &self.facts)) {
+                        self.prove_low(access, position, &first, "position");
+                    } else {
+                        self.prove(access, position, &extent, &first, &last, "position");
+                    }
+                }
+                AxisIndex::Gather(tile) => {
+                    let form = self.known.form(*tile);
+                    self.prove_high(access, position, &extent, &form, "entry of the index tile");
+                }
+                AxisIndex::New => {}
+            }
+        }
+    }
+
+    fn elements(&mut self, stmt: &Stmt, extent: Extent, start: ValueId, end: ValueId) {
+        let extent = self.known.extent(extent);
+        let (start, end) = (self.known.form(start), self.known.form(end));
+        let inside = extent.plus(-1, &end).is_some_and(|f| self.known.proves(&f, &self.facts));
+        if !inside || !self.known.proves(&start, &self.facts) {
+            self.sink.push(
+                Diagnostic::error(Code::E0401, "this range cannot be proved to lie inside its buffer")
+                    .label(
+                        stmt.span,
+                        format!(
+                            "elements {} .. {} of {}",
+                            self.known.describe(&start),
+                            self.known.describe(&end),
+                            self.known.describe(&extent)
+                        ),
+                    )
+                    .help("bound it with `min`, a contract, or `share(i, of, n)`"),
+            );
+        }
+    }
+
+    fn prove(
+        &mut self,
+        access: &TileAccess,
+        axis: usize,
+        extent: &Form,
+        first: &Form,
+        last: &Form,
+        what: &str,
+    ) {
+        if self.prove_low(access, axis, first, what) {
+            self.prove_high(access, axis, extent, last, what);
+        }
+    }
+
+    fn prove_low(&mut self, access: &TileAccess, axis: usize, first: &Form, what: &str) -> bool {
+        let proved = self.known.proves(first, &self.facts);
+        if !proved {
+            let text = format!(
+                "axis {axis}: the first {what} is {}, which may be below 0{}",
+                self.known.describe(first),
+                self.range_of(first)
+            );
+            self.report(access, text, "bound it below with `max(…, 0)` or a contract");
+        }
+        proved
+    }
+
+    fn prove_high(
+        &mut self,
+        access: &TileAccess,
+        axis: usize,
+        extent: &Form,
+        last: &Form,
+        what: &str,
+    ) {
+        let room = extent.plus(-1, last).and_then(|f| f.plus(-1, &Form::constant(1)));
+        if room.is_some_and(|f| self.known.proves(&f, &self.facts)) {
+            return;
+        }
+        let text = format!(
+            "axis {axis}: the last {what} is {}, which may reach the extent {}{}",
+            self.known.describe(last),
+            self.known.describe(extent),
+            self.range_of(last)
+        );
+        self.report(
+            access,
+            text,
+            "state the bound: `until n` with an `else` value, a `where` clause, an `if`, or a contract `in a..b`",
+        );
+    }
+
+    /// The interval of a form in words, where it says more than the form.
+    fn range_of(&self, form: &Form) -> String {
+        if form.as_constant().is_some() {
+            return String::new();
+        }
+        let i = self.known.interval(form);
+        let end = |bound: Option<i128>| bound.map_or("unbounded".to_owned(), |b| b.to_string());
+        format!(" (known range: {} to {})", end(i.lo), end(i.hi))
+    }
+
+    fn report(&mut self, access: &TileAccess, text: String, help: &str) {
+        let param = &self.kernel.params[access.param];
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0401,
+                format!("this access of `{}` cannot be proved to lie inside it", param.name),
+            )
+            .label(access.span, text)
+            .secondary(param.span, "declared here")
+            .help(help),
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! Passes over the device level: it is well formed, and R1 and R2 hold of what `expand` made.
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+
+use crate::device::{
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, Map, Place, Vector, WaitOrder,
+};
+use crate::index::IndexVec;
+use crate::kernel::ParamId;
+use crate::order::join;
+
+pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
+    let defined = kernel.frags.iter().map(|_| false).collect();
+    let mut walk = Structure { kernel, defined, sink };
+    walk.block(&kernel.body);
+}
+
+struct Structure<'a> {
+    kernel: &'a DeviceKernel,
+    defined: IndexVec<FragId, bool>,
+    sink: &'a mut Sink,
+}
+
+impl Structure<'_> {
+    fn block(&mut self, stmts: &[DeviceStmt]) {
+        let outer = self.defined.clone();
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+        self.defined = outer;
+    }
+
+    fn stmt(&mut self, stmt: &DeviceStmt) {
+        let loc = stmt.loc;
+        match &stmt.op {
+            DeviceOp::Const { dst, values } => {
+                let len = values.len();
+                if len != 1 && len != self.len(*dst) as usize {
+                    self.fault(loc, format!("{dst} takes {len} constants"));
+                }
+                self.define(loc, *dst);
+            }
+            DeviceOp::Special { dst, .. } | DeviceOp::ScalarParam { dst, .. } => self.define(loc, *dst),
+            DeviceOp::Unary { dst, x, .. } | DeviceOp::Convert { dst, x } | DeviceOp::Copy { dst, x } => {
+                self.args(loc, self.len(*dst), &[x]);
+                self.define(loc, *dst);
+            }
+            DeviceOp::Binary { dst, a, b, .. } | DeviceOp::Compare { dst, a, b, .. } => {
+                self.args(loc, self.len(*dst), &[a, b]);
+                self.define(loc, *dst);
+            }
+            DeviceOp::Select { dst, cond, a, b } => {
+                self.args(loc, self.len(*dst), &[cond, a, b]);
+                self.define(loc, *dst);
+            }
+            DeviceOp::Fma { dst, a, b, c } => {
+                self.args(loc, self.len(*dst), &[a, b, c]);
+                self.define(loc, *dst);
+            }
+            DeviceOp::Shuffle { dst, x, xor } => {
+                self.element(loc, *x, self.len(*dst).saturating_sub(1));
+                if !matches!(xor, 1 | 2 | 4 | 8 | 16) {
+                    self.fault(loc, format!("a shuffle over {xor} lanes"));
+                }
+                self.define(loc, *dst);
+            }
+            DeviceOp::Load { dst, place, vectors, other, .. } => {
+                self.vectors(loc, place, vectors, self.len(*dst));
+                if let Some(other) = other {
+                    self.element(loc, *other, 0);
+                }
+                self.define(loc, *dst);
+            }
+            DeviceOp::Store { src, place, vectors, .. } => {
+                let len = vectors.iter().map(|v| v.first + v.len).max().unwrap_or(0);
+                self.args(loc, len, &[src]);
+                self.vectors(loc, place, vectors, len);
+            }
+            DeviceOp::Prefetch { vectors, .. } => {
+                for vector in vectors {
+                    self.vector_registers(loc, vector);
+                }
+            }
+            DeviceOp::ReadSlot { dst, slot } => {
+                if self.kernel.slots[*slot].len != self.len(*dst) {
+                    self.fault(loc, format!("{dst} reads a slot of another length"));
+                }
+                self.define(loc, *dst);
+            }
+            DeviceOp::SetSlot { slot, x } => {
+                self.args(loc, self.kernel.slots[*slot].len, &[x]);
+            }
+            DeviceOp::Barrier | DeviceOp::GridWait | DeviceOp::GridLaunch => {}
+            DeviceOp::Assert { cond, .. } => self.element(loc, *cond, 0),
+            DeviceOp::Printf { args, .. } => {
+                for arg in args {
+                    self.element(loc, *arg, 0);
+                }
+            }
+            DeviceOp::For { var, start, end, step, body } => {
+                self.element(loc, *start, 0);
+                self.element(loc, *end, 0);
+                if *step == 0 {
+                    self.fault(loc, "a loop of step 0".to_owned());
+                }
+                let before = std::mem::replace(&mut self.defined[*var], true);
+                self.block(body);
+                self.defined[*var] = before;
+            }
+            DeviceOp::If { cond, then_body, else_body } => {
+                self.element(loc, *cond, 0);
+                self.block(then_body);
+                self.block(else_body);
+            }
+        }
+    }
+
+    fn len(&self, frag: FragId) -> u32 {
+        self.kernel.frags[frag].len
+    }
+
+    fn define(&mut self, loc: LocId, dst: FragId) {
+        if std::mem::replace(&mut self.defined[dst], true) {
+            self.fault(loc, format!("{dst} is defined twice"));
+        }
+    }
+
+    fn args(&mut self, loc: LocId, len: u32, args: &[&Arg]) {
+        for arg in args {
+            let greatest = match &arg.map {
+                Map::Identity => len.checked_sub(1),
+                Map::All(index) => Some(*index),
+                Map::Table(table) => {
+                    if table.len() < len as usize {
+                        self.fault(loc, format!("a table of {} entries for {len}", table.len()));
+                    }
+                    table.iter().copied().max()
+                }
+            };
+            if let Some(greatest) = greatest {
+                self.element(loc, arg.frag, greatest);
+            }
+        }
+    }
+
+    fn element(&mut self, loc: LocId, frag: FragId, index: u32) {
+        if !self.defined[frag] {
+            self.fault(loc, format!("{frag} is used before it is defined"));
+        } else if index >= self.len(frag) {
+            self.fault(loc, format!("element {index} of {frag}, which has {}", self.len(frag)));
+        }
+    }
+
+    fn vector_registers(&mut self, loc: LocId, vector: &Vector) {
+        for (frag, index) in vector.offset.into_iter().chain(vector.predicate) {
+            self.element(loc, frag, index);
+        }
+    }
+
+    fn vectors(&mut self, loc: LocId, place: &Place, vectors: &[Vector], len: u32) {
+        let mut covered = 0;
+        for vector in vectors {
+            self.vector_registers(loc, vector);
+            if !vector.len.is_power_of_two() || vector.len > 16 {
+                self.fault(loc, format!("a vector of {} elements", vector.len));
+            }
+            if let (Place::Shared { base, dtype }, None) = (place, vector.offset) {
+                let size = i64::from(dtype.bits() / 8);
+                let end = i64::from(*base) + (vector.constant + i64::from(vector.len)) * size;
+                if vector.constant < 0 || end > i64::from(self.kernel.shared_bytes) {
+                    self.fault(loc, "shared memory past its end".to_owned());
+                }
+            }
+            covered += vector.len;
+        }
+        if covered != len {
+            self.fault(loc, format!("vectors cover {covered} of {len} elements"));
+        }
+    }
+
+    fn fault(&mut self, loc: LocId, message: String) {
+        let mut diagnostic = Diagnostic::error(Code::E0810, "the device IR is malformed");
+        diagnostic = match self.kernel.locs.get(loc) {
+            Some(place) => diagnostic.label(place.span, message),
+            None => diagnostic.note(message),
+        };
+        self.sink.push(diagnostic);
+    }
+}
+
+pub(super) fn check_memory_order(kernel: &DeviceKernel, sink: &mut Sink) {
+    if !kernel.launch.pdl.is_consumer() {
+        return;
+    }
+    let mut walk = Order { kernel, sink };
+    if walk.block(&kernel.body, WaitOrder::Before) != WaitOrder::After {
+        let message = format!("kernel `{}` can finish without `grid_wait`", kernel.name);
+        walk.sink.push(Diagnostic::error(Code::E0109, message));
+    }
+}
+
+struct Order<'a> {
+    kernel: &'a DeviceKernel,
+    sink: &'a mut Sink,
+}
+
+impl Order<'_> {
+    fn block(&mut self, stmts: &[DeviceStmt], at: WaitOrder) -> WaitOrder {
+        stmts.iter().fold(at, |at, stmt| self.stmt(stmt, at))
+    }
+
+    fn stmt(&mut self, stmt: &DeviceStmt, at: WaitOrder) -> WaitOrder {
+        match &stmt.op {
+            DeviceOp::Load { place: Place::Global(param), .. }
+            | DeviceOp::Prefetch { place: Place::Global(param), .. } => {
+                let p = &self.kernel.params[*param];
+                if !p.settled && !p.access.may_read_before_wait() {
+                    self.require(Code::E0107, *param, stmt.loc, at);
+                }
+                at
+            }
+            DeviceOp::Store { place: Place::Global(param), .. } => {
+                self.require(Code::E0108, *param, stmt.loc, at);
+                at
+            }
+            DeviceOp::GridWait => WaitOrder::After,
+            DeviceOp::GridLaunch => {
+                if at != WaitOrder::After {
+                    self.report(Code::E0110, "the next kernel", stmt.loc);
+                }
+                at
+            }
+            DeviceOp::For { body, .. } => {
+                let mut quiet = Sink::new();
+                let round = Order { kernel: self.kernel, sink: &mut quiet }.block(body, at);
+                let end = self.block(body, join(at, round));
+                join(at, end)
+            }
+            DeviceOp::If { then_body, else_body, .. } => {
+                let then_end = self.block(then_body, at);
+                let else_end = self.block(else_body, at);
+                join(then_end, else_end)
+            }
+            DeviceOp::Const { .. }
+            | DeviceOp::Special { .. }
+            | DeviceOp::ScalarParam { .. }
+            | DeviceOp::Unary { .. }
+            | DeviceOp::Binary { .. }
+            | DeviceOp::Compare { .. }
+            | DeviceOp::Select { .. }
+            | DeviceOp::Fma { .. }
+            | DeviceOp::Convert { .. }
+            | DeviceOp::Copy { .. }
+            | DeviceOp::Shuffle { .. }
+            | DeviceOp::Load { .. }
+            | DeviceOp::Store { .. }
+            | DeviceOp::Prefetch { .. }
+            | DeviceOp::ReadSlot { .. }
+            | DeviceOp::SetSlot { .. }
+            | DeviceOp::Barrier
+            | DeviceOp::Assert { .. }
+            | DeviceOp::Printf { .. } => at,
+        }
+    }
+
+    fn require(&mut self, code: Code, param: ParamId, loc: LocId, at: WaitOrder) {
+        if at != WaitOrder::After {
+            self.report(code, &format!("`{}`", self.kernel.params[param].name), loc);
+        }
+    }
+
+    fn report(&mut self, code: Code, what: &str, loc: LocId) {
+        let mut diagnostic = Diagnostic::error(
+            code,
+            format!("after expansion, {what} is not ordered after `grid_wait`"),
+        );
+        if let Some(place) = self.kernel.locs.get(loc) {
+            diagnostic = diagnostic.label(place.span, "this operation");
+        }
+        self.sink.push(diagnostic);
+    }
+}

@@ -1,0 +1,576 @@
+//! What is known of integers: affine forms over symbols, intervals, and linear facts.
+//!
+//! The prover knows affine forms over scalars and `iota` with constant factors, intervals, path conditions
+//! of `if`, `min`, `max`, `/` and `%` by a constant, `select`, and the intervals of reductions; nothing else,
+//! so it always ends. A tile of integers is handled like a scalar: the form holds for each element.
+
+use std::collections::BTreeMap;
+
+use kernel_abi::DType;
+
+use crate::index::{Id, IndexVec};
+use crate::kernel::{
+    ContractBound, Extent, Kernel, Literal, Op, ParamId, ValueId,
+};
+use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
+
+/// An inclusive interval; `None` is unbounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) lo: Option<i128>,
+    pub(super) hi: Option<i128>,
+}
+
+impl Interval {
+    pub(super) const TOP: Interval = Interval { lo: None, hi: None };
+
+    pub(super) fn new(lo: i128, hi: i128) -> Interval {
+        Interval { lo: Some(lo), hi: Some(hi) }
+    }
+
+    fn join(self, other: Interval) -> Interval {
+        let both = |a: Option<i128>, b: Option<i128>, f: fn(i128, i128) -> i128| Some(f(a?, b?));
+        Interval {
+            lo: both(self.lo, other.lo, i128::min),
+            hi: both(self.hi, other.hi, i128::max),
+        }
+    }
+
+    fn meet(self, other: Interval) -> Interval {
+        let either = |a: Option<i128>, b: Option<i128>, f: fn(i128, i128) -> i128| match (a, b) {
+            (Some(a), Some(b)) => Some(f(a, b)),
+            (a, b) => a.or(b),
+        };
+        Interval {
+            lo: either(self.lo, other.lo, i128::max),
+            hi: either(self.hi, other.hi, i128::min),
+        }
+    }
+}
+
+/// Something whose value is not a linear combination of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Symbol {
+    /// A value of the kernel.
+    Value(ValueId),
+    /// A `scalar` parameter.
+    Param(ParamId),
+    /// Index of the CTA along one axis of the grid.
+    Cta(u8),
+}
+
+/// `constant + sum of factor * symbol`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Form {
+    pub(super) constant: i128,
+    pub(super) terms: BTreeMap<Symbol, i128>,
+}
+
+impl Form {
+    pub(super) fn constant(constant: i128) -> Form {
+        Form { constant, terms: BTreeMap::new() }
+    }
+
+    fn symbol(symbol: Symbol) -> Form {
+        Form { constant: 0, terms: BTreeMap::from([(symbol, 1)]) }
+    }
+
+    /// `self + factor * other`, or nothing when numbers grow absurd.
+    pub(super) fn plus(&self, factor: i128, other: &Form) -> Option<Form> {
+        let mut sum = self.clone();
+        sum.constant = sum.constant.checked_add(factor.checked_mul(other.constant)?)?;
+        for (&symbol, &f) in &other.terms {
+            let entry = sum.terms.entry(symbol).or_insert(0);
+            *entry = entry.checked_add(factor.checked_mul(f)?)?;
+            if *entry == 0 {
+                sum.terms.remove(&symbol);
+            }
+        }
+        Some(sum)
+    }
+
+    /// The value, if no symbol is left.
+    pub(super) fn as_constant(&self) -> Option<i128> {
+        self.terms.is_empty().then_some(self.constant)
+    }
+}
+
+/// Forms that are known to be at least 0 at a place.
+pub(super) type Facts = Vec<Form>;
+
+/// What is known of every value that has been defined so far.
+pub(super) struct Knowledge<'k> {
+    kernel: &'k Kernel,
+    forms: IndexVec<ValueId, Option<Form>>,
+    /// How a bool is computed, for path conditions.
+    conditions: BTreeMap<ValueId, Condition>,
+    intervals: BTreeMap<Symbol, Interval>,
+    /// Facts that hold wherever their symbols exist.
+    always: Facts,
+}
+
+#[derive(Debug, Clone)]
+enum Condition {
+    Compare(CompareOp, ValueId, ValueId),
+    And(ValueId, ValueId),
+    Or(ValueId, ValueId),
+    Not(ValueId),
+    Known(bool),
+}
+
+impl<'k> Knowledge<'k> {
+    pub(super) fn new(kernel: &'k Kernel) -> Knowledge<'k> {
+        let mut knowledge = Knowledge {
+            kernel,
+            forms: kernel.values.iter().map(|_| None).collect(),
+            conditions: BTreeMap::new(),
+            intervals: BTreeMap::new(),
+            always: Facts::new(),
+        };
+        for axis in 0..3u8 {
+            let count = kernel.launch.grid[usize::from(axis)];
+            knowledge
+                .intervals
+                .insert(Symbol::Cta(axis), Interval::new(0, i128::from(count) - 1));
+        }
+        for (id, param) in kernel.params.iter_enumerated() {
+            if param.access == kernel_abi::Access::Scalar {
+                let symbol = Symbol::Param(id);
+                knowledge.intervals.insert(symbol, dtype_interval(param.dtype));
+                knowledge.promise(symbol, id);
+            }
+        }
+        // An outermost extent is a number of rows: never negative.
+        for param in kernel.params.iter() {
+            for extent in &param.shape {
+                if let Extent::Scalar(id) = extent {
+                    knowledge.narrow(Symbol::Param(*id), Interval { lo: Some(0), hi: None });
+                }
+            }
+        }
+        knowledge
+    }
+
+    /// The form of an extent.
+    pub(super) fn extent(&self, extent: Extent) -> Form {
+        match extent {
+            Extent::Const(n) => Form::constant(i128::from(n)),
+            Extent::Scalar(param) => Form::symbol(Symbol::Param(param)),
+        }
+    }
+
+    /// The form of a value; a value that is not understood stands for itself.
+    pub(super) fn form(&self, value: ValueId) -> Form {
+        self.forms[value].clone().unwrap_or_else(|| Form::symbol(Symbol::Value(value)))
+    }
+
+    /// The interval of a form under `facts`, from the intervals of its symbols.
+    pub(super) fn interval(&self, form: &Form) -> Interval {
+        let mut sum = Interval::new(form.constant, form.constant);
+        for (symbol, &factor) in &form.terms {
+            let i = self.intervals.get(symbol).copied().unwrap_or(Interval::TOP);
+            let (lo, hi) = if factor >= 0 { (i.lo, i.hi) } else { (i.hi, i.lo) };
+            let add = |sum: Option<i128>, bound: Option<i128>| {
+                sum?.checked_add(bound?.checked_mul(factor)?)
+            };
+            sum = Interval { lo: add(sum.lo, lo), hi: add(sum.hi, hi) };
+        }
+        sum
+    }
+
+    /// True where `form >= 0` follows from the intervals, one fact, or two.
+    pub(super) fn proves(&self, form: &Form, facts: &Facts) -> bool {
+        let at_least_zero = |f: &Form| self.interval(f).lo.is_some_and(|lo| lo >= 0);
+        if at_least_zero(form) {
+            return true;
+        }
+        let shares = |a: &Form, b: &Form| b.terms.keys().any(|s| a.terms.contains_key(s));
+        let all = || self.always.iter().chain(facts);
+        for first in all().filter(|f| shares(form, f)) {
+            let Some(rest) = form.plus(-1, first) else { continue };
+            if at_least_zero(&rest) {
+                return true;
+            }
+            for second in all().filter(|f| shares(&rest, f)) {
+                if rest.plus(-1, second).is_some_and(|r| at_least_zero(&r)) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The facts that hold where the bool `value` is `truth`.
+    pub(super) fn path_facts(&self, value: ValueId, truth: bool) -> Facts {
+        let Some(condition) = self.conditions.get(&value) else { return Facts::new() };
+        match condition.clone() {
+            Condition::Known(_) => Facts::new(),
+            Condition::Not(x) => self.path_facts(x, !truth),
+            Condition::And(a, b) if truth => [self.path_facts(a, true), self.path_facts(b, true)].concat(),
+            Condition::Or(a, b) if !truth => {
+                [self.path_facts(a, false), self.path_facts(b, false)].concat()
+            }
+            Condition::And(..) | Condition::Or(..) => Facts::new(),
+            Condition::Compare(op, a, b) => {
+                let (a, b) = (self.form(a), self.form(b));
+                // x - y - strict >= 0
+                let above = |x: &Form, y: &Form, strict: i128| {
+                    x.plus(-1, y).and_then(|f| f.plus(-strict, &Form::constant(1)))
+                };
+                let op = if truth { op } else { negate(op) };
+                let facts = match op {
+                    CompareOp::Lt => vec![above(&b, &a, 1)],
+                    CompareOp::Le => vec![above(&b, &a, 0)],
+                    CompareOp::Gt => vec![above(&a, &b, 1)],
+                    CompareOp::Ge => vec![above(&a, &b, 0)],
+                    CompareOp::Eq => vec![above(&a, &b, 0), above(&b, &a, 0)],
+                    CompareOp::Ne => Vec::new(),
+                };
+                facts.into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// Whether the bool is the same on every path.
+    pub(super) fn decided(&self, value: ValueId) -> Option<bool> {
+        match self.conditions.get(&value) {
+            Some(Condition::Known(truth)) => Some(*truth),
+            _ => None,
+        }
+    }
+
+    /// Binds the variable of a loop that runs from `start` below `end`.
+    pub(super) fn bind_loop(&mut self, var: ValueId, start: ValueId, end: ValueId) -> Facts {
+        let symbol = Symbol::Value(var);
+        let (start, end) = (self.form(start), self.form(end));
+        let interval = Interval {
+            lo: self.interval(&start).lo,
+            hi: self.interval(&end).hi.map(|hi| hi - 1),
+        };
+        self.intervals.insert(symbol, interval.meet(dtype_interval(DType::I32)));
+        let form = Form::symbol(symbol);
+        let facts = [
+            form.plus(-1, &start),
+            end.plus(-1, &form).and_then(|f| f.plus(-1, &Form::constant(1))),
+        ];
+        facts.into_iter().flatten().collect()
+    }
+
+    /// Records what `op` makes of `results`, under the facts of the place.
+    pub(super) fn define(&mut self, results: &[ValueId], op: &Op, facts: &Facts) {
+        let kernel = self.kernel;
+        let Some(&result) = results.first() else { return };
+        let dtype = kernel.values[result].dtype;
+        if dtype == DType::Bool {
+            self.define_bool(result, op);
+            return;
+        }
+        if let (Op::Argmax { x, axis }, Some(&at)) = (op, results.get(1)) {
+            let extent = kernel.values[*x].shape[usize::from(*axis)];
+            self.intervals
+                .insert(Symbol::Value(at), Interval::new(0, i128::from(extent) - 1));
+        }
+        if !dtype.is_int() {
+            return;
+        }
+        let form = self.form_of(result, op, facts);
+        let fits = |i: Interval| {
+            let range = dtype_interval(dtype);
+            matches!((i.lo, i.hi, range.lo, range.hi), (Some(l), Some(h), Some(rl), Some(rh)) if l >= rl && h <= rh)
+        };
+        match form {
+            // Arithmetic that may wrap is not linear.
+            Some(form) if fits(self.interval(&form)) => self.forms[result] = Some(form),
+            Some(_) | None => {
+                let symbol = Symbol::Value(result);
+                let known = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
+                self.intervals.insert(symbol, known.meet(dtype_interval(dtype)));
+            }
+        }
+    }
+
+    fn define_bool(&mut self, result: ValueId, op: &Op) {
+        let condition = match op {
+            Op::Const(Literal::Bool(truth)) => Condition::Known(*truth),
+            Op::Compare { op, a, b } => Condition::Compare(*op, *a, *b),
+            Op::Binary { op: BinaryOp::And, a, b } => Condition::And(*a, *b),
+            Op::Binary { op: BinaryOp::Or, a, b } => Condition::Or(*a, *b),
+            Op::Unary { op: UnaryOp::Not, x } => Condition::Not(*x),
+            _ => return,
+        };
+        self.conditions.insert(result, condition);
+    }
+
+    /// The linear form of an integer operation. `None`: the result is a symbol of its own, whose interval
+    /// and facts were recorded here.
+    fn form_of(&mut self, result: ValueId, op: &Op, facts: &Facts) -> Option<Form> {
+        let symbol = Symbol::Value(result);
+        let own = Form::symbol(symbol);
+        match op {
+            Op::Const(Literal::Int(n)) => Some(Form::constant(i128::from(*n))),
+            Op::Const(Literal::Float(_) | Literal::Bool(_)) => None,
+            Op::CtaIndex(axis) => Some(Form::symbol(Symbol::Cta(*axis))),
+            Op::ScalarParam(param) => Some(Form::symbol(Symbol::Param(*param))),
+            Op::Iota => {
+                let n = self.kernel.values[result].shape.first().copied().unwrap_or(1);
+                self.intervals.insert(symbol, Interval::new(0, i128::from(n) - 1));
+                None
+            }
+            Op::Splat { x } | Op::Expand { x, .. } | Op::Relayout { x } => Some(self.form(*x)),
+            Op::Convert { x } => {
+                let from = self.kernel.values[*x].dtype;
+                if from.is_int() {
+                    Some(self.form(*x))
+                } else {
+                    if from == DType::Bool {
+                        self.intervals.insert(symbol, Interval::new(0, 1));
+                    }
+                    None
+                }
+            }
+            Op::Unary { op: UnaryOp::Neg, x } => Form::default().plus(-1, &self.form(*x)),
+            Op::Unary { op: UnaryOp::Abs, x } => {
+                let i = self.interval(&self.form(*x));
+                let hi = i.lo.zip(i.hi).map(|(lo, hi)| hi.max(-lo));
+                self.intervals.insert(symbol, Interval { lo: Some(0), hi });
+                None
+            }
+            Op::Unary { .. } => None,
+            Op::Binary { op, a, b } => {
+                let (a, b) = (self.form(*a), self.form(*b));
+                self.binary(symbol, *op, &a, &b)
+            }
+            Op::Select { cond, a, b } => {
+                // Each arm is taken only where its condition holds.
+                let arm = |value: ValueId, truth: bool| {
+                    let form = self.form(value);
+                    let mut known: Facts = facts.clone();
+                    known.extend(self.path_facts(*cond, truth));
+                    self.refined(&form, &known)
+                };
+                let interval = arm(*a, true).join(arm(*b, false));
+                self.intervals.insert(symbol, interval);
+                None
+            }
+            Op::Load { access, other, .. } => {
+                self.promise(symbol, access.param);
+                if let Some(other) = other {
+                    let absent = self.interval(&self.form(*other));
+                    let interval = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
+                    self.intervals.insert(symbol, interval.join(absent));
+                    self.always.retain(|f| !f.terms.contains_key(&symbol));
+                }
+                None
+            }
+            Op::Reduce { op, x, axis } => {
+                let i = self.interval(&self.form(*x));
+                let n = i128::from(self.kernel.values[*x].shape[usize::from(*axis)]);
+                let interval = match op {
+                    ReduceOp::Max | ReduceOp::Min => i,
+                    ReduceOp::Add => Interval {
+                        lo: i.lo.and_then(|lo| lo.checked_mul(n)),
+                        hi: i.hi.and_then(|hi| hi.checked_mul(n)),
+                    },
+                };
+                self.intervals.insert(symbol, interval);
+                None
+            }
+            Op::Argmax { x, .. } => {
+                let interval = self.interval(&self.form(*x));
+                self.intervals.insert(symbol, interval);
+                None
+            }
+            Op::Compare { .. } | Op::Fma { .. } | Op::ReadVar { .. } | Op::Contract { .. } => None,
+        }
+        .filter(|form| *form != own)
+    }
+
+    fn binary(&mut self, symbol: Symbol, op: BinaryOp, a: &Form, b: &Form) -> Option<Form> {
+        let (ia, ib) = (self.interval(a), self.interval(b));
+        let constant = b.as_constant();
+        match op {
+            BinaryOp::Add => return a.plus(1, b),
+            BinaryOp::Sub => return a.plus(-1, b),
+            BinaryOp::Mul => match (a.as_constant(), constant) {
+                (Some(c), _) => return Form::default().plus(c, b),
+                (_, Some(c)) => return Form::default().plus(c, a),
+                (None, None) => {
+                    let corners: Option<Vec<i128>> = [(ia.lo, ib.lo), (ia.lo, ib.hi), (ia.hi, ib.lo), (ia.hi, ib.hi)]
+                        .into_iter()
+                        .map(|(x, y)| x?.checked_mul(y?))
+                        .collect();
+                    if let Some(corners) = corners {
+                        let lo = corners.iter().copied().min();
+                        let hi = corners.iter().copied().max();
+                        self.intervals.insert(symbol, Interval { lo, hi });
+                    }
+                }
+            },
+            BinaryOp::Shl => {
+                if let Some(c @ 0..=62) = constant {
+                    return Form::default().plus(1i128 << c, a);
+                }
+            }
+            BinaryOp::Div => {
+                if let Some(c) = constant.filter(|c| *c > 0) {
+                    let divide = |x: Option<i128>| x.map(|x| x / c);
+                    self.intervals.insert(symbol, Interval { lo: divide(ia.lo), hi: divide(ia.hi) });
+                    if ia.lo.is_some_and(|lo| lo >= 0) {
+                        // c * q <= a < c * (q + 1)
+                        let q = Form::symbol(symbol);
+                        let low = a.plus(-c, &q);
+                        let high = Form::constant(c - 1).plus(c, &q).and_then(|f| f.plus(-1, a));
+                        self.always.extend([low, high].into_iter().flatten());
+                    }
+                }
+            }
+            BinaryOp::Rem => {
+                if let Some(c) = constant.filter(|c| *c > 0) {
+                    let non_negative = ia.lo.is_some_and(|lo| lo >= 0);
+                    let hi = match ia.hi {
+                        Some(hi) if non_negative => hi.min(c - 1),
+                        _ => c - 1,
+                    };
+                    self.intervals
+                        .insert(symbol, Interval::new(if non_negative { 0 } else { 1 - c }, hi));
+                }
+            }
+            BinaryOp::Shr => {
+                if let Some(c @ 0..=62) = constant {
+                    let shift = |x: Option<i128>| x.map(|x| x >> c);
+                    self.intervals.insert(symbol, Interval { lo: shift(ia.lo), hi: shift(ia.hi) });
+                }
+            }
+            BinaryOp::And => {
+                if let Some(c) = constant.filter(|c| *c >= 0) {
+                    self.intervals.insert(symbol, Interval::new(0, c));
+                }
+            }
+            BinaryOp::Min | BinaryOp::Max => {
+                let least = op == BinaryOp::Min;
+                let pick = |x: Option<i128>, y: Option<i128>, both: bool| match (x, y) {
+                    (Some(x), Some(y)) => Some(if least { x.min(y) } else { x.max(y) }),
+                    (x, y) if !both => x.or(y),
+                    (_, _) => None,
+                };
+                // A minimum is bounded above by either operand, below by both; a maximum the other way.
+                let interval = Interval { lo: pick(ia.lo, ib.lo, least), hi: pick(ia.hi, ib.hi, !least) };
+                self.intervals.insert(symbol, interval);
+                let own = Form::symbol(symbol);
+                for operand in [a, b] {
+                    let fact = if least { operand.plus(-1, &own) } else { own.plus(-1, operand) };
+                    self.always.extend(fact);
+                }
+            }
+            BinaryOp::Or | BinaryOp::Xor => {}
+        }
+        None
+    }
+
+    /// The interval of a form, narrowed by facts that bound it up to a constant.
+    fn refined(&self, form: &Form, facts: &Facts) -> Interval {
+        let mut interval = self.interval(form);
+        for fact in self.always.iter().chain(facts) {
+            // fact = form + rest >= 0 bounds it below, fact = rest - form >= 0 above.
+            if let Some(rest) = fact.plus(-1, form) {
+                let bound = self.interval(&rest).hi.map(|hi| -hi);
+                interval = interval.meet(Interval { lo: bound, hi: None });
+            }
+            if let Some(rest) = fact.plus(1, form) {
+                interval = interval.meet(Interval { lo: None, hi: self.interval(&rest).hi });
+            }
+        }
+        interval
+    }
+
+    /// Takes the contract of `param` as known of `symbol`.
+    fn promise(&mut self, symbol: Symbol, param: ParamId) {
+        let p = &self.kernel.params[param];
+        let mut interval = dtype_interval(p.dtype);
+        if let Some(contract) = p.contract {
+            interval = interval.meet(Interval { lo: Some(i128::from(contract.lo)), hi: None });
+            match contract.hi {
+                ContractBound::Const(hi) => {
+                    interval = interval.meet(Interval { lo: None, hi: Some(i128::from(hi) - 1) });
+                }
+                ContractBound::Scalar(bound, offset) => {
+                    // bound + offset - 1 - symbol >= 0
+                    let fact = Form {
+                        constant: i128::from(offset) - 1,
+                        terms: BTreeMap::from([(Symbol::Param(bound), 1), (symbol, -1)]),
+                    };
+                    self.always.push(fact);
+                }
+            }
+        }
+        self.narrow(symbol, interval);
+    }
+
+    fn narrow(&mut self, symbol: Symbol, interval: Interval) {
+        let known = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
+        self.intervals.insert(symbol, known.meet(interval));
+    }
+
+    /// How a form reads in a message: the source names of its symbols.
+    pub(super) fn describe(&self, form: &Form) -> String {
+        let mut text = String::new();
+        for (symbol, &factor) in &form.terms {
+            let name = match symbol {
+                Symbol::Value(v) => match &self.kernel.values[*v].name {
+                    Some(name) => name.clone(),
+                    None => format!("value {}", v.index()),
+                },
+                Symbol::Param(p) => self.kernel.params[*p].name.clone(),
+                Symbol::Cta(axis) => format!("cta.{}", ["x", "y", "z"][usize::from(*axis)]),
+            };
+            let sign = match (text.is_empty(), factor < 0) {
+                (true, false) => "",
+                (true, true) => "-",
+                (false, false) => " + ",
+                (false, true) => " - ",
+            };
+            text.push_str(sign);
+            if factor.abs() != 1 {
+                text.push_str(&format!("{} * ", factor.abs()));
+            }
+            text.push_str(&name);
+        }
+        match (text.is_empty(), form.constant) {
+            (true, c) => c.to_string(),
+            (false, 0) => text,
+            (false, c) if c > 0 => format!("{text} + {c}"),
+            (false, c) => format!("{text} - {}", -c),
+        }
+    }
+}
+
+fn negate(op: CompareOp) -> CompareOp {
+    match op {
+        CompareOp::Eq => CompareOp::Ne,
+        CompareOp::Ne => CompareOp::Eq,
+        CompareOp::Lt => CompareOp::Ge,
+        CompareOp::Le => CompareOp::Gt,
+        CompareOp::Gt => CompareOp::Le,
+        CompareOp::Ge => CompareOp::Lt,
+    }
+}
+
+/// All values of an integer dtype.
+fn dtype_interval(dtype: DType) -> Interval {
+    match dtype {
+        DType::I8 => Interval::new(i8::MIN.into(), i8::MAX.into()),
+        DType::U8 => Interval::new(0, u8::MAX.into()),
+        DType::I32 => Interval::new(i32::MIN.into(), i32::MAX.into()),
+        DType::U32 => Interval::new(0, u32::MAX.into()),
+        DType::I64 => Interval::new(i64::MIN.into(), i64::MAX.into()),
+        DType::U64 => Interval::new(0, u64::MAX.into()),
+        DType::F32
+        | DType::F16
+        | DType::Bf16
+        | DType::E4m3
+        | DType::E5m2
+        | DType::E2m1
+        | DType::Ue8m0
+        | DType::Bool => Interval::TOP,
+    }
+}

@@ -1,0 +1,270 @@
+//! The kernel is well formed: definitions before uses, shapes and dtypes that agree.
+//!
+//! Guarantees what every later stage takes for granted. A finding is a fault of the compiler, not of the
+//! author: sema has already judged the source.
+
+use kernel_abi::DType;
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
+
+use crate::index::{Id, IndexVec};
+use crate::kernel::{AxisIndex, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId};
+
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    let mut walk =
+        Walk { kernel, defined: kernel.values.iter().map(|_| false).collect(), sink };
+    for value in kernel.values.iter() {
+        let spread = value.distribution.shape();
+        if spread != value.shape || value.distribution.warps != kernel.launch.warps {
+            walk.fault(value.span, format!("a tile of shape {:?} is spread as {spread:?}", value.shape));
+        }
+    }
+    for var in kernel.vars.iter() {
+        if var.distribution.shape() != var.shape {
+            walk.fault(var.span, format!("tile `{}` is spread in another shape", var.name));
+        }
+    }
+    walk.block(&kernel.body);
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    defined: IndexVec<ValueId, bool>,
+    sink: &'a mut Sink,
+}
+
+impl Walk<'_> {
+    /// Checks a block; what it defines is not visible after it.
+    fn block(&mut self, stmts: &[Stmt]) {
+        let outer = self.defined.clone();
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+        self.defined = outer;
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        let span = stmt.span;
+        match &stmt.kind {
+            StmtKind::Def { results, op } => {
+                self.op(span, results, op);
+                for &r in results {
+                    if std::mem::replace(&mut self.defined[r], true) {
+                        self.fault(span, format!("{r} is defined twice"));
+                    }
+                }
+            }
+            StmtKind::SetVar { var, slot, value } => {
+                self.uses(span, &[*value]);
+                let (var, value) = (&self.kernel.vars[*var], &self.kernel.values[*value]);
+                let same = var.dtype == value.dtype
+                    && var.shape == value.shape
+                    && var.distribution == value.distribution;
+                if !same || *slot >= var.slots {
+                    self.fault(span, format!("tile `{}` takes a value that does not fit", var.name));
+                }
+            }
+            StmtKind::Store { value, access, .. } => {
+                self.uses(span, &[*value]);
+                self.access(access, &self.kernel.values[*value].shape.clone());
+                if self.kernel.values[*value].dtype != self.kernel.params[access.param].dtype {
+                    self.fault(span, "a store converts".to_owned());
+                }
+            }
+            StmtKind::Prefetch { what, .. } => match what {
+                PrefetchRange::Tile(access) => {
+                    let shape = access_shape(self.kernel, access);
+                    self.access(access, &shape);
+                }
+                PrefetchRange::Elements { start, end, .. } => self.uses(span, &[*start, *end]),
+            },
+            StmtKind::GridWait | StmtKind::GridLaunch => {}
+            StmtKind::Assert { cond, .. } => {
+                self.uses(span, &[*cond]);
+                self.scalar_bool(span, *cond);
+            }
+            StmtKind::Printf { args, .. } => self.uses(span, args),
+            StmtKind::For { var, start, end, step, body } => {
+                self.uses(span, &[*start, *end]);
+                if *step == 0 {
+                    self.fault(span, "a loop of step 0".to_owned());
+                }
+                let before = std::mem::replace(&mut self.defined[*var], true);
+                self.block(body);
+                self.defined[*var] = before;
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                self.uses(span, &[*cond]);
+                self.scalar_bool(span, *cond);
+                self.block(then_body);
+                self.block(else_body);
+            }
+        }
+    }
+
+    fn op(&mut self, span: Span, results: &[ValueId], op: &Op) {
+        self.uses(span, &operands(op));
+        let [result, ..] = results else {
+            self.fault(span, "a definition without a result".to_owned());
+            return;
+        };
+        let value = |v: ValueId| &self.kernel.values[v];
+        let shape = value(*result).shape.clone();
+        let fits = match op {
+            Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) => shape.is_empty(),
+            Op::Unary { x, .. } | Op::Convert { x } | Op::Relayout { x } => value(*x).shape == shape,
+            Op::Binary { a, b, .. } => {
+                value(*a).dtype == value(*b).dtype
+                    && broadcast(&[&value(*a).shape, &value(*b).shape]).as_ref() == Some(&shape)
+            }
+            Op::Compare { a, b, .. } => {
+                value(*result).dtype == DType::Bool
+                    && value(*a).dtype == value(*b).dtype
+                    && broadcast(&[&value(*a).shape, &value(*b).shape]).as_ref() == Some(&shape)
+            }
+            Op::Select { cond, a, b } => {
+                value(*cond).dtype == DType::Bool
+                    && broadcast(&[&value(*cond).shape, &value(*a).shape, &value(*b).shape]).as_ref()
+                        == Some(&shape)
+            }
+            Op::Fma { a, b, c } => {
+                broadcast(&[&value(*a).shape, &value(*b).shape, &value(*c).shape]).as_ref()
+                    == Some(&shape)
+            }
+            Op::Iota => shape.len() == 1,
+            Op::Splat { x } => value(*x).is_scalar(),
+            Op::Expand { x, axes } => {
+                let old: Vec<u32> = axes
+                    .iter()
+                    .map(|a| a.map_or(1, |a| value(*x).shape.get(usize::from(a)).copied().unwrap_or(0)))
+                    .collect();
+                old == shape
+            }
+            Op::Load { access, .. } => {
+                self.access(access, &shape);
+                value(*result).dtype == self.kernel.params[access.param].dtype
+            }
+            Op::ReadVar { var, slot } => {
+                let var = &self.kernel.vars[*var];
+                var.shape == shape
+                    && *slot < var.slots
+                    && var.distribution == value(*result).distribution
+            }
+            Op::Reduce { x, axis, .. } | Op::Argmax { x, axis } => {
+                let mut kept = value(*x).shape.clone();
+                let axis = usize::from(*axis);
+                axis < kept.len() && {
+                    kept.remove(axis);
+                    results.iter().all(|r| value(*r).shape == kept)
+                        && value(*result).distribution == value(*x).distribution.without(axis)
+                }
+            }
+            Op::Contract { spec, a, b, acc } => {
+                spec.a.len() == value(*a).shape.len()
+                    && spec.b.len() == value(*b).shape.len()
+                    && spec.out.len() == shape.len()
+                    && acc.is_none_or(|acc| value(acc).shape == shape)
+            }
+        };
+        if !fits {
+            self.fault(span, format!("operands of {result} do not agree: {op:?}"));
+        }
+    }
+
+    fn access(&mut self, access: &TileAccess, shape: &[u32]) {
+        let used: Vec<ValueId> = access.index.iter().flat_map(index_operands).collect();
+        self.uses(access.span, &used);
+        let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New)).count();
+        if indices != access.axes.len() || access_shape(self.kernel, access) != shape {
+            self.fault(access.span, "an access has another shape than its tile".to_owned());
+        }
+    }
+
+    fn uses(&mut self, span: Span, values: &[ValueId]) {
+        for &v in values {
+            if v.index() >= self.kernel.values.len() || !self.defined[v] {
+                self.fault(span, format!("{v} is used before it is defined"));
+            }
+        }
+    }
+
+    fn scalar_bool(&mut self, span: Span, v: ValueId) {
+        let value = &self.kernel.values[v];
+        if !value.is_scalar() || value.dtype != DType::Bool {
+            self.fault(span, "a condition that is no bool scalar".to_owned());
+        }
+    }
+
+    fn fault(&mut self, span: Span, message: String) {
+        self.sink.push(
+            Diagnostic::error(Code::E0810, "the kernel IR is malformed").label(span, message),
+        );
+    }
+}
+
+/// Values that an operation reads, access operands included.
+pub(super) fn operands(op: &Op) -> Vec<ValueId> {
+    match op {
+        Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) | Op::Iota | Op::ReadVar { .. } => {
+            Vec::new()
+        }
+        Op::Unary { x, .. }
+        | Op::Convert { x }
+        | Op::Splat { x }
+        | Op::Expand { x, .. }
+        | Op::Reduce { x, .. }
+        | Op::Argmax { x, .. }
+        | Op::Relayout { x } => vec![*x],
+        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } => vec![*a, *b],
+        Op::Select { cond, a, b } => vec![*cond, *a, *b],
+        Op::Fma { a, b, c } => vec![*a, *b, *c],
+        Op::Contract { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),
+        Op::Load { access, other, .. } => {
+            access.index.iter().flat_map(index_operands).chain(*other).collect()
+        }
+    }
+}
+
+fn index_operands(index: &AxisIndex) -> Vec<ValueId> {
+    match index {
+        AxisIndex::At(at) => vec![*at],
+        AxisIndex::Range { start, until, .. } => std::iter::once(*start).chain(*until).collect(),
+        AxisIndex::Gather(tile) => vec![*tile],
+        AxisIndex::New => Vec::new(),
+    }
+}
+
+/// Shape of the tile that an access makes.
+fn access_shape(kernel: &Kernel, access: &TileAccess) -> Vec<u32> {
+    access
+        .index
+        .iter()
+        .filter_map(|index| match index {
+            AxisIndex::At(_) => None,
+            AxisIndex::Range { len, .. } => Some(*len),
+            AxisIndex::Gather(tile) => kernel.values[*tile].shape.first().copied(),
+            AxisIndex::New => Some(1),
+        })
+        .collect()
+}
+
+/// The numpy broadcast of shapes, if there is one.
+fn broadcast(shapes: &[&Vec<u32>]) -> Option<Vec<u32>> {
+    let rank = shapes.iter().map(|s| s.len()).max()?;
+    (0..rank)
+        .map(|i| {
+            let extents = shapes
+                .iter()
+                .filter_map(|s| (i + s.len()).checked_sub(rank).map(|at| s[at]))
+                .filter(|e| *e != 1);
+            let mut extent = 1;
+            for e in extents {
+                if extent != 1 && extent != e {
+                    return None;
+                }
+                extent = e;
+            }
+            Some(extent)
+        })
+        .collect()
+}

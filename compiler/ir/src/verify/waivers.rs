@@ -1,0 +1,54 @@
+//! Waivers: `// allow E0107: reason` before a statement silences findings of that code in it.
+
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use crate::kernel::Waiver;
+
+/// A finding that the author has waived.
+#[derive(Debug, Clone)]
+pub struct Waived {
+    /// What was found.
+    pub diagnostic: Diagnostic,
+    /// Why the author accepts it.
+    pub reason: String,
+}
+
+/// Splits `found` into what stands and what is waived; a waiver that silences nothing is a warning.
+pub(super) fn apply(
+    waivers: &[Waiver],
+    found: Vec<Diagnostic>,
+) -> (Vec<Diagnostic>, Vec<Waived>) {
+    let mut used = vec![false; waivers.len()];
+    let mut standing = Vec::new();
+    let mut waived = Vec::new();
+    for diagnostic in found {
+        let waiver = waivers.iter().position(|w| {
+            w.code == diagnostic.code.name()
+                && diagnostic.primary().is_some_and(|label| {
+                    label.span.file == w.span.file
+                        && w.span.lo <= label.span.lo
+                        && label.span.hi <= w.span.hi
+                })
+        });
+        match waiver {
+            Some(index) => {
+                used[index] = true;
+                waived.push(Waived { diagnostic, reason: waivers[index].reason.clone() });
+            }
+            None => standing.push(diagnostic),
+        }
+    }
+    for (waiver, used) in waivers.iter().zip(used) {
+        if !used {
+            standing.push(
+                Diagnostic::warning(
+                    Code::E0112,
+                    format!("this waiver of {} silences nothing", waiver.code),
+                )
+                .label(waiver.span, "no such finding in this statement")
+                .help("remove the waiver"),
+            );
+        }
+    }
+    (standing, waived)
+}
