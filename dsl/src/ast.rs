@@ -101,7 +101,7 @@ pub struct Trivia {
     pub leading: Vec<Comment>,
     /// The comment behind the node on its last line.
     pub trailing: Option<Comment>,
-    /// Whether a blank line stands before the node and its comments.
+    /// Whether a blank line stands directly before the node, behind its comments.
     pub blank_before: Hint,
     /// Whether the node starts on the line on which the one before it ends.
     pub same_line: Hint,

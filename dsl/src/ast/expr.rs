@@ -8,7 +8,7 @@ use crate::source::Span;
 pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
-    /// The whole expression; brackets around it are not part of it.
+    /// The whole expression, with brackets around it.
     pub span: Span,
 }
 
@@ -155,7 +155,7 @@ pub enum IndexKind {
 pub struct Call {
     /// What is called.
     pub callee: Callee,
-    /// `<M, K>`: `const` arguments.
+    /// `<M, K>`: `const` arguments: names, literals and arithmetic without brackets.
     pub generics: Vec<Expr>,
     /// `(x, axis = 1)`
     pub args: Vec<Arg>,
