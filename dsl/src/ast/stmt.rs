@@ -365,7 +365,7 @@ pub struct If {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Else {
     /// `else { … }`
-    Block(Block),
+    Block(Box<Block>),
     /// `else if …`
     If(Box<If>),
 }

@@ -417,7 +417,7 @@ impl Parser<'_> {
                 break self.cut_statement(after, end).next.max(after);
             }
             self.inside(&mut open, after);
-            otherwise = Some(Else::Block(self.block(after, false)));
+            otherwise = Some(Else::Block(Box::new(self.block(after, false))));
             break self.partner(after) + 1;
         };
         let first_header = self.span(at, self.find_brace(at, end).unwrap_or(at + 1));

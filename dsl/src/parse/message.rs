@@ -48,7 +48,14 @@ pub(super) fn syntax_error(
                 .help("bind parts of it with `let` or `const`");
         }
     };
-    let expected = expected(positives, piece);
+    let mut expected = expected(positives, piece);
+    let behind_name = at > place.lo
+        && place.tokens[at - 1].kind == TokenKind::Word
+        && !words::is_reserved(place.word(at - 1));
+    if behind_name && expected.len() > 1 {
+        // Every name could be called; nobody is helped by hearing so.
+        expected.retain(|phrase| phrase != "`(`");
+    }
     let found = place.found(at);
     let here = place.span(at, at + 1);
 
@@ -78,6 +85,9 @@ pub(super) fn syntax_error(
 
 const NAME: &str = "a name";
 const EXPRESSION: &str = "an expression";
+/// What "an expression" covers.
+const BEGINS_EXPRESSION: &[&str] =
+    &[NAME, "a string", "`(`", "`load`", "`arrive.last`", "`layout`", "`spread`", "`match`"];
 const OPERATOR: &str = "an operator";
 
 /// The phrases for what could stand at the place, the most telling first.
@@ -97,7 +107,7 @@ fn expected(positives: &[Rule], piece: &Piece<'_>) -> Vec<String> {
         phrases.retain(|phrase| phrase != OPERATOR);
     }
     if phrases.iter().any(|phrase| phrase == EXPRESSION) {
-        phrases.retain(|phrase| phrase != NAME);
+        phrases.retain(|phrase| !BEGINS_EXPRESSION.contains(&phrase.as_str()));
     }
     if phrases.is_empty() {
         phrases.push(format!("the form of a {}", piece.what));
