@@ -15,8 +15,11 @@ pub mod index;
 
 pub mod device;
 pub mod distribution;
+pub mod expand;
+pub mod infer;
 pub mod kernel;
 pub mod layout;
 pub mod ops;
 pub mod order;
 pub mod target;
+pub mod verify;

@@ -1,0 +1,4 @@
+//! Expansion: kernel level to device level.
+
+#[cfg(test)]
+pub(crate) mod sample;

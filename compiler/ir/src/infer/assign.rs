@@ -1,0 +1,379 @@
+//! Gives each class of axes its map.
+//!
+//! Tiles are taken from the largest on, those with `spread(...)` first, and each gives maps to those of its
+//! classes that have none yet: vector elements along the axis that is contiguous in memory, then lanes
+//! along it and on to the slower axes, then warps in the same order, and registers last. Digits of the
+//! lane or warp index that belong to a class that meets this one anywhere are taken.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use kernel_abi::DType;
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::access::{by_stride, contiguous_axis, tile_axes};
+use super::classes::{Classes, Tile};
+use crate::distribution::{AxisMap, Digit, LANES};
+use crate::kernel::{Kernel, Spread, SpreadAxis};
+
+/// Bytes of the widest load or store of one thread.
+const VECTOR_BYTES: u32 = 16;
+
+/// The map of each class.
+pub(super) fn maps(
+    kernel: &Kernel,
+    classes: &Classes,
+) -> Result<Vec<Option<AxisMap>>, Vec<Diagnostic>> {
+    let mut assigner = Assigner {
+        kernel,
+        classes,
+        neighbours: classes.neighbours(kernel),
+        vector_bytes: narrowest_elements(kernel, classes),
+        maps: vec![None; classes.count()],
+        findings: Vec::new(),
+    };
+    for candidate in candidates(kernel, classes) {
+        assigner.tile(&candidate);
+    }
+    if assigner.findings.is_empty() { Ok(assigner.maps) } else { Err(assigner.findings) }
+}
+
+/// A tile with what decides about its axes.
+struct Candidate<'k> {
+    tile: Tile,
+    /// Axes, fastest first.
+    order: Vec<usize>,
+    /// The axis that vectors run along.
+    contiguous: Option<usize>,
+    spread: Option<&'k Spread>,
+}
+
+/// All tiles in the order in which they decide.
+fn candidates<'k>(kernel: &'k Kernel, classes: &Classes) -> Vec<Candidate<'k>> {
+    let mut memory = BTreeMap::new();
+    for used in &classes.memory {
+        memory.entry(Tile::Value(used.value)).or_insert_with(|| tile_axes(&used.access));
+    }
+    let mut candidates: Vec<(_, Candidate<'k>)> = Vec::new();
+    for (place, &tile) in classes.tiles.iter().enumerate() {
+        let shape = tile.shape(kernel);
+        let elements: u64 = shape.iter().map(|&e| u64::from(e)).product();
+        let spread = match tile {
+            Tile::Var(id) => kernel.vars[id].spread.as_ref(),
+            Tile::Value(_) => None,
+        };
+        let axes = memory.get(&tile);
+        let (order, contiguous) = match axes {
+            Some(axes) => (by_stride(axes), contiguous_axis(axes)),
+            None => ((0..shape.len()).rev().collect(), shape.iter().rposition(|&e| e > 1)),
+        };
+        let key = (spread.is_none(), Reverse(elements), axes.is_none(), place);
+        candidates.push((key, Candidate { tile, order, contiguous, spread }));
+    }
+    candidates.sort_by_key(|(key, _)| *key);
+    candidates.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// For each class the bytes of the narrowest element that lies along it in memory.
+fn narrowest_elements(kernel: &Kernel, classes: &Classes) -> BTreeMap<usize, u32> {
+    let mut narrowest = BTreeMap::new();
+    for used in &classes.memory {
+        let bytes = element_bytes(kernel.params[used.access.param].dtype);
+        if let Some(axis) = contiguous_axis(&tile_axes(&used.access))
+            && let Some(class) = classes.class(Tile::Value(used.value), axis)
+        {
+            let entry = narrowest.entry(class).or_insert(bytes);
+            *entry = bytes.min(*entry);
+        }
+    }
+    narrowest
+}
+
+/// Bytes of an element; packed ones count as one.
+fn element_bytes(dtype: DType) -> u32 {
+    dtype.bytes().unwrap_or(1)
+}
+
+/// The state of one axis while its map is made.
+#[derive(Clone, Copy)]
+struct Draft {
+    /// Not yet spread.
+    left: u32,
+    vec: u32,
+    lanes: Digit,
+    warps: Digit,
+}
+
+/// Which digit of a draft is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Lanes,
+    Warps,
+}
+
+struct Assigner<'a> {
+    kernel: &'a Kernel,
+    classes: &'a Classes,
+    neighbours: Vec<Vec<usize>>,
+    vector_bytes: BTreeMap<usize, u32>,
+    maps: Vec<Option<AxisMap>>,
+    findings: Vec<Diagnostic>,
+}
+
+impl Assigner<'_> {
+    fn tile(&mut self, candidate: &Candidate<'_>) {
+        let shape = candidate.tile.shape(self.kernel);
+        let classes = self.classes.of_tile(self.kernel, candidate.tile);
+        let mut drafts: BTreeMap<usize, Draft> = BTreeMap::new();
+        for (axis, class) in classes.iter().enumerate() {
+            if class.is_some_and(|class| self.maps[class].is_none()) {
+                let (lanes, warps) = (Digit::NONE, Digit::NONE);
+                drafts.insert(axis, Draft { left: shape[axis], vec: 1, lanes, warps });
+            }
+        }
+        self.vectors(candidate, &classes, &mut drafts);
+        if let Some(spread) = candidate.spread {
+            self.spread(candidate, spread, &classes, &mut drafts);
+        }
+        let named = |level: Level, axis: usize| {
+            let spread = candidate.spread.map(|s| match level {
+                Level::Lanes => &s.lane,
+                Level::Warps => &s.warp,
+            });
+            spread.is_some_and(|axes| axes.iter().any(|a| usize::from(a.axis) == axis))
+        };
+        for level in [Level::Lanes, Level::Warps] {
+            for &axis in &candidate.order {
+                if drafts.contains_key(&axis) && !named(level, axis) {
+                    let want = drafts[&axis].left;
+                    let digit = self.free_digit(level, &classes, &drafts, axis, |x| want % x == 0);
+                    give(&mut drafts, level, axis, digit.unwrap_or(Digit::NONE));
+                }
+            }
+        }
+        for (axis, draft) in drafts {
+            if let Some(class) = classes[axis] {
+                self.maps[class] = Some(AxisMap {
+                    vec: draft.vec,
+                    lanes: draft.lanes,
+                    warps: draft.warps,
+                    rest: draft.left,
+                });
+            }
+        }
+    }
+
+    /// Vector elements: as named, else 16 bytes along the contiguous axis.
+    fn vectors(
+        &mut self,
+        candidate: &Candidate<'_>,
+        classes: &[Option<usize>],
+        drafts: &mut BTreeMap<usize, Draft>,
+    ) {
+        let named = candidate.spread.map_or(&[][..], |spread| &spread.vec);
+        let mut bytes_left = VECTOR_BYTES;
+        let default: Vec<SpreadAxis> = candidate
+            .contiguous
+            .map(|axis| SpreadAxis { axis: u8::try_from(axis).unwrap_or(u8::MAX), factor: None })
+            .into_iter()
+            .collect();
+        for entry in if named.is_empty() { &default } else { named } {
+            let axis = usize::from(entry.axis);
+            let Some(draft) = drafts.get_mut(&axis) else { continue };
+            let dtype = match candidate.tile {
+                Tile::Value(id) => self.kernel.values[id].dtype,
+                Tile::Var(id) => self.kernel.vars[id].dtype,
+            };
+            // Registers of one thread are at least four bytes wide.
+            let register = element_bytes(dtype).max(4);
+            let in_memory = classes[axis].and_then(|class| self.vector_bytes.get(&class).copied());
+            let bytes = in_memory.unwrap_or(register);
+            let width = match entry.factor {
+                Some(factor) if factor > 0 && draft.left.is_multiple_of(factor) => factor,
+                Some(factor) => {
+                    let left = draft.left;
+                    self.misfit(candidate, "vector elements", factor, left);
+                    continue;
+                }
+                None => {
+                    let fits = (bytes_left / bytes).max(1);
+                    fits.min(1 << draft.left.trailing_zeros())
+                }
+            };
+            draft.vec = width;
+            draft.left /= width;
+            bytes_left /= width;
+        }
+    }
+
+    /// Lanes and warps along the axes that the author named.
+    fn spread(
+        &mut self,
+        candidate: &Candidate<'_>,
+        spread: &Spread,
+        classes: &[Option<usize>],
+        drafts: &mut BTreeMap<usize, Draft>,
+    ) {
+        for (level, word, entries) in
+            [(Level::Lanes, "lanes", &spread.lane), (Level::Warps, "warps", &spread.warp)]
+        {
+            for entry in entries {
+                let axis = usize::from(entry.axis);
+                let Some(class) = classes.get(axis).copied().flatten() else {
+                    if let Some(factor) = entry.factor.filter(|&f| f > 1) {
+                        self.misfit(candidate, word, factor, 1);
+                    }
+                    continue;
+                };
+                let Some(draft) = drafts.get(&axis) else {
+                    self.check_agreement(candidate, level, word, *entry, class);
+                    continue;
+                };
+                let want = draft.left;
+                let fits = |x: u32| match entry.factor {
+                    Some(factor) => x == factor && want.is_multiple_of(x),
+                    None => want.is_multiple_of(x),
+                };
+                match (self.free_digit(level, classes, drafts, axis, fits), entry.factor) {
+                    (Some(digit), _) => give(drafts, level, axis, digit),
+                    (None, Some(factor)) => self.misfit(candidate, word, factor, want),
+                    (None, None) => {}
+                }
+            }
+        }
+    }
+
+    /// A second `spread` on a class that an earlier one has decided.
+    fn check_agreement(
+        &mut self,
+        candidate: &Candidate<'_>,
+        level: Level,
+        word: &str,
+        entry: SpreadAxis,
+        class: usize,
+    ) {
+        let Some(map) = self.maps[class] else { return };
+        let digit = match level {
+            Level::Lanes => map.lanes,
+            Level::Warps => map.warps,
+        };
+        let agrees = match entry.factor {
+            Some(factor) => digit.extent == factor,
+            None => digit.extent > 1 || map.extent() == map.vec,
+        };
+        if agrees {
+            return;
+        }
+        let span = |spread: &Spread, tile: Tile| spread.span.unwrap_or(tile.span(self.kernel));
+        let Some(spread) = candidate.spread else { return };
+        let other = self.kernel.vars.iter_enumerated().find_map(|(id, var)| {
+            let tile = Tile::Var(id);
+            let meets = tile != candidate.tile
+                && self.classes.of_tile(self.kernel, tile).contains(&Some(class));
+            var.spread.as_ref().filter(|_| meets).map(|s| (span(s, tile), &var.name))
+        });
+        let mut diagnostic =
+            Diagnostic::error(Code::E0310, "two `spread` clauses disagree about one axis").label(
+                span(spread, candidate.tile),
+                format!(
+                    "axis {} is to run along {word} here, but has {} already",
+                    entry.axis, digit.extent
+                ),
+            );
+        if let Some((span, name)) = other {
+            diagnostic = diagnostic.secondary(span, format!("`{name}` decides the same axis"));
+        }
+        let name = candidate.tile.name(self.kernel).unwrap_or("x").to_owned();
+        self.findings.push(diagnostic.help(format!(
+            "leave one of the clauses away, or write `relayout({name})` where the two tiles meet"
+        )));
+    }
+
+    fn misfit(&mut self, candidate: &Candidate<'_>, word: &str, factor: u32, left: u32) {
+        let span = candidate
+            .spread
+            .and_then(|spread| spread.span)
+            .unwrap_or(candidate.tile.span(self.kernel));
+        self.findings.push(
+            Diagnostic::error(Code::E0310, format!("{factor} {word} do not fit on this axis"))
+                .label(span, format!("{left} of the axis are left, and some {word} may be taken"))
+                .help("give factors whose product divides the axis, the 32 lanes and the warps"),
+        );
+    }
+
+    /// The largest digit that fits, at the lowest place value that is free.
+    fn free_digit(
+        &self,
+        level: Level,
+        classes: &[Option<usize>],
+        drafts: &BTreeMap<usize, Draft>,
+        axis: usize,
+        fits: impl Fn(u32) -> bool,
+    ) -> Option<Digit> {
+        let digit_of = |lanes: Digit, warps: Digit| match level {
+            Level::Lanes => lanes,
+            Level::Warps => warps,
+        };
+        let mut taken: Vec<Digit> =
+            drafts.values().map(|draft| digit_of(draft.lanes, draft.warps)).collect();
+        let met = classes[axis].map_or(&[][..], |class| &self.neighbours[class]);
+        let maps = met.iter().filter_map(|&class| self.maps[class]);
+        taken.extend(maps.map(|map| digit_of(map.lanes, map.warps)));
+        taken.retain(|digit| digit.extent > 1);
+        let total = match level {
+            Level::Lanes => LANES,
+            Level::Warps => self.kernel.launch.warps,
+        };
+        largest_free(total, &taken, fits)
+    }
+}
+
+fn give(drafts: &mut BTreeMap<usize, Draft>, level: Level, axis: usize, digit: Digit) {
+    let Some(draft) = drafts.get_mut(&axis) else { return };
+    draft.left /= digit.extent;
+    match level {
+        Level::Lanes => draft.lanes = digit,
+        Level::Warps => draft.warps = digit,
+    }
+}
+
+/// The largest digit of an index of `total` values that overlaps none of `taken`; among equals the
+/// one with the lowest place value.
+fn largest_free(total: u32, taken: &[Digit], fits: impl Fn(u32) -> bool) -> Option<Digit> {
+    let mut best: Option<Digit> = None;
+    for stride in (1..=total).filter(|&s| total.is_multiple_of(s)) {
+        for extent in (2..=total / stride).filter(|&e| (total / stride).is_multiple_of(e)) {
+            let apart = taken.iter().all(|digit| {
+                digit.stride.is_multiple_of(stride * extent)
+                    || stride.is_multiple_of(digit.stride * digit.extent)
+            });
+            if apart && fits(extent) && best.is_none_or(|b| extent > b.extent) {
+                best = Some(Digit { extent, stride });
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_fill_gaps_from_the_lowest_place() {
+        let any = |_: u32| true;
+        assert_eq!(largest_free(32, &[], any), Some(Digit { extent: 32, stride: 1 }));
+        let low = Digit { extent: 4, stride: 1 };
+        let high = Digit { extent: 2, stride: 16 };
+        assert_eq!(largest_free(32, &[low, high], any), Some(Digit { extent: 4, stride: 4 }));
+        let seven = |x: u32| 28 % x == 0;
+        assert_eq!(largest_free(14, &[], seven), Some(Digit { extent: 14, stride: 1 }));
+        let odd = Digit { extent: 7, stride: 1 };
+        assert_eq!(largest_free(14, &[odd], seven), Some(Digit { extent: 2, stride: 7 }));
+        assert_eq!(largest_free(14, &[odd, Digit { extent: 2, stride: 7 }], any), None);
+        // Two that meet here but not each other may overlap; what is left is above both.
+        let two = Digit { extent: 2, stride: 1 };
+        let four = Digit { extent: 4, stride: 1 };
+        assert_eq!(largest_free(8, &[two, four], any), Some(Digit { extent: 2, stride: 4 }));
+    }
+}

@@ -1,0 +1,115 @@
+//! What a distribution may not cost: loads in small pieces, and too many registers.
+
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::MAX_TILE_REGISTERS;
+use super::access::{contiguous_axis, contiguous_bytes, tile_axes};
+use super::classes::{Classes, MemoryUse, Tile};
+use crate::distribution::{Digit, Distribution};
+use crate::kernel::Kernel;
+
+/// Bytes that each thread must get together from a tile that is large enough.
+const MIN_PIECE_BYTES: u64 = 8;
+
+/// Checks every tile after its distribution is written.
+pub(super) fn check(kernel: &Kernel, classes: &Classes) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    for &tile in &classes.tiles {
+        registers(kernel, tile, &mut findings);
+    }
+    for used in &classes.memory {
+        pieces(kernel, used, &mut findings);
+    }
+    findings
+}
+
+/// Registers without overflow.
+fn register_count(distribution: &Distribution) -> u64 {
+    distribution
+        .axes
+        .iter()
+        .fold(1u64, |n, axis| n.saturating_mul(u64::from(axis.vec) * u64::from(axis.rest)))
+}
+
+fn registers(kernel: &Kernel, tile: Tile, findings: &mut Vec<Diagnostic>) {
+    let distribution = match tile {
+        Tile::Value(id) => &kernel.values[id].distribution,
+        Tile::Var(id) => &kernel.vars[id].distribution,
+    };
+    let count = register_count(distribution);
+    if count <= MAX_TILE_REGISTERS {
+        return;
+    }
+    let name = tile.name(kernel).map_or("this tile".to_owned(), |name| format!("`{name}`"));
+    let shape: Vec<String> = tile.shape(kernel).iter().map(u32::to_string).collect();
+    findings.push(
+        Diagnostic::error(
+            Code::E0503,
+            format!("{name} takes {count} elements of registers in each thread"),
+        )
+        .label(
+            tile.span(kernel),
+            format!("[{}] over {} threads", shape.join(", "), kernel.launch.threads()),
+        )
+        .note(format!("spread as {distribution}; at most {MAX_TILE_REGISTERS} elements are kept"))
+        .help(
+            "take a smaller tile or more warps; extents that are multiples of 32 and of a power of two \
+             spread over all threads",
+        ),
+    );
+}
+
+fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
+    let value = &kernel.values[used.value];
+    let dtype = kernel.params[used.access.param].dtype;
+    let elements: u64 = value.shape.iter().map(|&e| u64::from(e)).product();
+    let bytes = elements * u64::from(dtype.bits()) / 8;
+    if bytes < MIN_PIECE_BYTES * u64::from(kernel.launch.threads()) {
+        return;
+    }
+    let axes = tile_axes(&used.access);
+    let (thread, whole) = contiguous_bytes(&axes, &value.distribution, dtype);
+    if thread >= MIN_PIECE_BYTES.min(whole) {
+        return;
+    }
+    let (verb, noun) = if used.is_store { ("store", "store") } else { ("load", "load") };
+    let name = value.name.as_deref().unwrap_or("x");
+    let mut diagnostic = Diagnostic::error(
+        Code::E0310,
+        format!("each thread would {verb} {thread} contiguous bytes at a time"),
+    )
+    .label(
+        used.access.span,
+        format!("this {noun} of {bytes} bytes is spread as {}", value.distribution),
+    );
+    if let Some((other, span)) = cause(kernel, used) {
+        let other = other.map_or("this tile".to_owned(), |name| format!("`{name}`"));
+        diagnostic = diagnostic.secondary(span, format!("{other} needs that layout"));
+    }
+    let help = if used.is_store {
+        format!(
+            "write `store relayout({name}) -> …`: the tile in memory order moves 16 bytes a thread"
+        )
+    } else {
+        format!("write `relayout({name})` where it is used: the load then takes 16 bytes a thread")
+    };
+    findings.push(diagnostic.help(help));
+}
+
+/// The largest tile of the kernel that has the same digits along the contiguous axis.
+fn cause(kernel: &Kernel, used: &MemoryUse) -> Option<(Option<String>, kernel_dsl::source::Span)> {
+    let axes = tile_axes(&used.access);
+    let axis = contiguous_axis(&axes)?;
+    let map = kernel.values[used.value].distribution.axes[axis];
+    if map.lanes == Digit::NONE && map.warps == Digit::NONE && map.vec == 1 && map.rest == 1 {
+        return None;
+    }
+    let elements = |shape: &[u32]| shape.iter().map(|&e| u64::from(e)).product::<u64>();
+    let own = elements(&kernel.values[used.value].shape);
+    let shared = kernel
+        .values
+        .iter()
+        .filter(|v| v.distribution.axes.contains(&map) && elements(&v.shape) > own);
+    let value = shared.max_by_key(|v| (elements(&v.shape), std::cmp::Reverse(v.span)))?;
+    Some((value.name.clone(), value.span))
+}
