@@ -120,6 +120,8 @@ codes! {
     E0803 "ptxas crashed" "The assembler ended by a signal. The notes give the reproduce command.";
     E0804 "the back end ended abnormally" "LLVM aborted or the worker process died. The notes name kernel, stage and reproduce command.";
     E0805 "output cannot be written" "The disk is full or the folder may not be written; nothing was left half written.";
+    E0806 "input cannot be read" "A file is missing, may not be read, is of another format than its name says, or holds a tensor of another element type or shape than the kernel asks for.";
+    E0807 "the disassembler failed" "nvdisasm ended with an error on this machine code. The notes carry its log.";
     E0810 "the compiler contradicts itself" "An internal form breaks its own rules. This is a fault of the compiler, whatever the source says; report it with the reproduce command.";
 
     // Findings of the audit.
