@@ -90,8 +90,9 @@ codes! {
     E0222 "indices that do not fit" "fails:\n    let v = load x[0];      // x has two axes\nwrite:\n    let v = load x[0, :];\nEvery axis has one index: a scalar, `a .. + L`, `:`, or an i32 tile; `_` adds an axis of 1.";
 
     // Layouts.
-    E0301 "undefined layout operation" "fails:\n    composition((4, 6):(1, 4), 5:3)\nThe divisibility that the operation needs does not hold for these layouts.";
+    E0301 "undefined layout operation" "fails:\n    composition((4, 6):(1, 8), 5:3)\nThe divisibility that the operation needs does not hold for these layouts.";
     E0302 "layout notation" "fails:\n    (4, 8):(1\nA layout is `shape:stride` with equal nesting, as in `(4, (2, 2)):(1, (4, 8))`; a tuple of one has a trailing comma.";
+    E0303 "layout too large" "fails:\n    kernelc layout --map '1000000000000:1'\nSizes and indices fit in 64 bits, a map has at most 2^20 indices, an expression at most 64 KiB and 64 levels of nesting.";
     E0310 "two layouts for one tile" "fails:\n    let s = a + b;      // a and b are spread over the threads in different ways\nwrite:\n    let s = a + relayout(b);\nNo data moves between threads unless `relayout` says so.";
 
     // Bounds and contracts.

@@ -15,7 +15,7 @@ pub struct AnswerOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Exactly one line, without its end.
-    pub line: String,
+    pub text: String,
     /// Whether the expression was refused.
     pub is_error: bool,
 }
@@ -39,8 +39,8 @@ pub fn answer_bytes(bytes: &[u8], options: AnswerOptions) -> Answer {
 
 fn give(result: Result<String, LayoutError>, options: AnswerOptions) -> Answer {
     match result {
-        Ok(line) => Answer { line, is_error: false },
-        Err(error) => Answer { line: show_error(&error, options), is_error: true },
+        Ok(text) => Answer { text, is_error: false },
+        Err(error) => Answer { text: show_error(&error, options), is_error: true },
     }
 }
 
@@ -75,11 +75,11 @@ fn show_error(error: &LayoutError, options: AnswerOptions) -> String {
     if options.json {
         format!(
             "{{\"error\": {{\"code\": \"{}\", \"message\": \"{}\"}}}}",
-            error.code,
+            error.code(),
             escape_json(&error.message)
         )
     } else {
-        format!("error[{}]: {}", error.code, error.message)
+        format!("error[{}]: {}", error.code(), error.message)
     }
 }
 
@@ -115,11 +115,11 @@ mod tests {
     #[test]
     fn answers_in_every_form() {
         let text = "composition((4,8):(1,4), (4,):(2,))";
-        assert_eq!(answer_line(text, TEXT).line, "(4,):(2,)");
-        assert_eq!(answer_line(text, MAP).line, "(4,):(2,) -> [0, 2, 4, 6]");
-        assert_eq!(answer_line(text, JSON).line, r#"{"shape": [4], "stride": [2]}"#);
+        assert_eq!(answer_line(text, TEXT).text, "(4,):(2,)");
+        assert_eq!(answer_line(text, MAP).text, "(4,):(2,) -> [0, 2, 4, 6]");
+        assert_eq!(answer_line(text, JSON).text, r#"{"shape": [4], "stride": [2]}"#);
         assert_eq!(
-            answer_line("swizzle(1,0,1) o 2 o 2:1\r", JSON_MAP).line,
+            answer_line("swizzle(1,0,1) o 2 o 2:1\r", JSON_MAP).text,
             r#"{"shape": 2, "stride": 1, "map": [3, 2], "swizzle": [1, 0, 1], "offset": 2}"#
         );
     }
@@ -131,12 +131,12 @@ mod tests {
             for options in [TEXT, MAP, JSON, JSON_MAP] {
                 let answer = answer_bytes(bytes, options);
                 assert!(answer.is_error, "{answer:?}");
-                assert!(!answer.line.is_empty() && !answer.line.contains('\n'), "{answer:?}");
+                assert!(!answer.text.is_empty() && !answer.text.contains('\n'), "{answer:?}");
                 if options.json {
-                    let value: serde_json::Value = serde_json::from_str(&answer.line).unwrap();
+                    let value: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
                     assert_eq!(value["error"]["code"], "E0302");
                 } else {
-                    assert!(answer.line.starts_with("error[E0302]: "));
+                    assert!(answer.text.starts_with("error[E0302]: "));
                 }
             }
         }
@@ -146,6 +146,6 @@ mod tests {
     fn a_huge_map_is_refused_but_its_layout_is_not() {
         assert!(!answer_line("1000000000000:1", TEXT).is_error);
         let refused = answer_line("1000000000000:1", MAP);
-        assert!(refused.line.starts_with("error[E0303]: "), "{refused:?}");
+        assert!(refused.text.starts_with("error[E0303]: "), "{refused:?}");
     }
 }

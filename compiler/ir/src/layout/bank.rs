@@ -192,7 +192,7 @@ mod tests {
             let thread_values = evaluate(thread_values).unwrap().inner().clone();
             let access =
                 SharedAccess { tile: &tile, thread_values: &thread_values, element_bits, vector };
-            count_bank_conflicts(&access).unwrap_err().code.code()
+            count_bank_conflicts(&access).unwrap_err().code()
         };
         assert_eq!(refuse("64:1", "32:1", 32, 1), "E0301");
         assert_eq!(refuse("64:1", "(32,2):(2,1)", 24, 1), "E0301");

@@ -17,7 +17,9 @@ pub fn compose(first: &Layout, second: &Tiler) -> Result<Layout, LayoutError> {
 /// The layout `i -> first(second(i))` with the nesting of the second.
 ///
 /// Each mode of the second walks the coalesced modes of the first. The last of those is
-/// unbounded, so the result may reach beyond the size of the first.
+/// unbounded, so the result may reach beyond the size of the first. The equation holds for each
+/// mode of the second; for their sums it holds unless those overlap, as in `(2,4):(1,1)`, and
+/// carry from one mode of the first into the next.
 pub fn compose_layouts(first: &Layout, second: &Layout) -> Result<Layout, LayoutError> {
     let walked = coalesce_digits(&first.digits());
     Layout { root: compose_mode(&walked, &second.root)? }.checked()

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The kinds of refusal, each with its diagnostic code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LayoutCode {
+pub enum LayoutErrorKind {
     /// The operation is not defined for these layouts.
     Undefined,
     /// The text is not an expression of the notation.
@@ -13,7 +13,7 @@ pub enum LayoutCode {
     TooLarge,
 }
 
-impl LayoutCode {
+impl LayoutErrorKind {
     /// The code that users see.
     pub fn code(self) -> &'static str {
         match self {
@@ -24,7 +24,7 @@ impl LayoutCode {
     }
 }
 
-impl fmt::Display for LayoutCode {
+impl fmt::Display for LayoutErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code())
     }
@@ -35,25 +35,30 @@ impl fmt::Display for LayoutCode {
 #[error("{message}")]
 pub struct LayoutError {
     /// Which kind of refusal.
-    pub code: LayoutCode,
+    pub kind: LayoutErrorKind,
     /// One line, lower case, without a full stop: which mode breaks which condition.
     pub message: String,
 }
 
 impl LayoutError {
+    /// The code that users see.
+    pub fn code(&self) -> &'static str {
+        self.kind.code()
+    }
+
     /// The operation is not defined there.
     pub fn undefined(message: impl Into<String>) -> Self {
-        Self { code: LayoutCode::Undefined, message: message.into() }
+        Self { kind: LayoutErrorKind::Undefined, message: message.into() }
     }
 
     /// The text is not notation.
     pub fn notation(message: impl Into<String>) -> Self {
-        Self { code: LayoutCode::Notation, message: message.into() }
+        Self { kind: LayoutErrorKind::Notation, message: message.into() }
     }
 
     /// Something is beyond the limits.
     pub fn too_large(message: impl Into<String>) -> Self {
-        Self { code: LayoutCode::TooLarge, message: message.into() }
+        Self { kind: LayoutErrorKind::TooLarge, message: message.into() }
     }
 }
 

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        evaluate(text).map_or_else(|e| format!("{}: {e}", e.code), |layout| layout.to_string())
+        evaluate(text).map_or_else(|e| format!("{}: {e}", e.code()), |layout| layout.to_string())
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(shown("composition((8,8):(1,8), (2,4))"), "(2,4):(1,8)");
         assert_eq!(shown("composition((8,8):(1,8), (4:2,))"), "(4,8):(2,8)");
         assert_eq!(shown("zipped_divide((8,8):(1,8), (4:2,2))"), "((4,2),(2,4)):((2,8),(1,16))");
-        assert_eq!(shown("tiled_divide((8,8):(1,8), 4)"), "(4,2,8):(1,4,8)");
+        assert_eq!(shown("tiled_divide((8,8):(1,9), 4)"), "(4,2,8):(1,4,9)");
         assert_eq!(shown("tiled_product(4:1, (2,3):(1,2))"), "(4,2,3):(1,4,8)");
         assert_eq!(shown("logical_product(4:1, 3)"), "(4,3):(1,4)");
         assert_eq!(

@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn hostile_input_is_too_large() {
-        let code = |text: &str| parse(text).unwrap_err().code.code();
+        let code = |text: &str| parse(text).unwrap_err().code();
         assert_eq!(code(&"(".repeat(60_000)), "E0303");
         assert_eq!(code(&"coalesce(".repeat(5_000)), "E0303");
         assert_eq!(code(&" ".repeat(MAX_LINE + 1)), "E0303");

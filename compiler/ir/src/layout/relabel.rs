@@ -318,7 +318,7 @@ mod tests {
                 };
                 axes.iter().map(shown).collect::<Vec<_>>().join(", ")
             }
-            Err(error) => format!("{}: {error}", error.code),
+            Err(error) => format!("{}: {error}", error.code()),
         }
     }
 
@@ -348,7 +348,8 @@ mod tests {
     #[test]
     fn each_mistake_is_named() {
         let w = buffer(&[6, 32]);
-        let cases: [(&str, &[(&str, i64)], &str); 15] = [
+        type Case = (&'static str, &'static [(&'static str, i64)], &'static str);
+        let cases: [Case; 15] = [
             ("n m", &[], "E0302: a view pattern has two sides"),
             ("n m -> n", &[], "E0302: the letter `m` is missing on the right"),
             ("n m -> n m k", &[], "E0302: the letter `k` is missing on the left"),
@@ -384,6 +385,6 @@ mod tests {
         let one = Axis::new(1, 7).unwrap();
         assert_eq!((one.extent(), one.stride()), (1, Some(0)));
         assert_eq!(one.to_layout().to_string(), "1:0");
-        assert_eq!(Axis::new(0, 1).unwrap_err().code.code(), "E0301");
+        assert_eq!(Axis::new(0, 1).unwrap_err().code(), "E0301");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::{AnyLayout, LayoutError};
+use super::{AnyLayout, LayoutError, evaluate};
 
 /// The most cells of a picture.
 pub const MAX_CELLS: usize = 4096;
@@ -31,6 +31,11 @@ pub fn text_grid(layout: &AnyLayout) -> Result<String, LayoutError> {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// The value of an expression as an SVG picture.
+pub fn picture(text: &str) -> Result<String, LayoutError> {
+    svg(&evaluate(text)?)
 }
 
 /// The indices as an SVG picture; cells whose indices agree modulo 8 share a colour.
@@ -108,7 +113,6 @@ fn to_index(number: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::evaluate;
 
     #[test]
     fn the_first_mode_runs_down() {
@@ -124,7 +128,7 @@ mod tests {
         assert_eq!(picture.matches("<rect").count(), 4);
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
         let huge = evaluate("1000000000000:1").unwrap();
-        assert_eq!(svg(&huge).unwrap_err().code.code(), "E0303");
-        assert_eq!(text_grid(&huge).unwrap_err().code.code(), "E0303");
+        assert_eq!(svg(&huge).unwrap_err().code(), "E0303");
+        assert_eq!(text_grid(&huge).unwrap_err().code(), "E0303");
     }
 }
