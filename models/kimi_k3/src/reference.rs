@@ -1,0 +1,10 @@
+//! What the kernels must compute, as plain loops in f64 without cleverness.
+//!
+//! Inputs are the values that the kernel reads, widened to f64; outputs are not rounded. Each function names
+//! the formula's source. They share nothing with the compiler or the emulator.
+
+pub mod attn_res;
+pub mod gemv;
+pub mod norm;
+pub mod pointwise;
+pub mod select;
