@@ -1,0 +1,581 @@
+//! What each register and each tracked memory cell may hold, along every path.
+//!
+//! Readers of PTX and of machine code translate instructions into [`Step`]s; this module runs them to
+//! a fixed point over the flow graph. Registers written once are kept in one place, the others per
+//! block, so that a register that is used again for another pointer is told apart.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::graph::{Graph, NodeSet};
+use crate::values::{Origin, ValueId, Values};
+
+/// An operand of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Reg(u32),
+    Value(ValueId),
+    /// A register that takes part as a number: the result depends on it, no pointer comes from it.
+    Used(u32),
+}
+
+/// One effect of an instruction on values.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The register becomes the sum of the sources.
+    Sum { dst: u32, parts: Vec<Source> },
+    /// The register becomes one of the sources.
+    Pick { dst: u32, among: Vec<Source> },
+    /// The register becomes the difference; only the first part carries a pointer.
+    Less { dst: u32, from: Source, by: Source },
+    /// The register keeps a pointer of the source, with its constant part unknown.
+    Align { dst: u32, src: Source },
+    /// The register becomes a number, whatever went in; `uses` are what it depends on.
+    Number { dst: u32, uses: Vec<Source> },
+    /// The register becomes a value that is not followed.
+    Opaque { dst: u32, uses: Vec<Source> },
+    /// The register gets what memory holds at the address; `missing` where it is not tracked.
+    Load { dst: u32, addr: Vec<Source>, bytes: u32, missing: ValueId },
+    /// Memory at the address gets the source.
+    Store { addr: Vec<Source>, bytes: u32, src: Source },
+    /// All cells of one variable are copied to another.
+    CopySlot { from: u32, to: u32 },
+    /// Control depends on the sources.
+    Depend { on: Vec<Source> },
+}
+
+/// The guard of an instruction: a predicate register and whether it is negated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guard {
+    pub(crate) reg: u32,
+    pub(crate) negated: bool,
+}
+
+/// What an instruction reads and writes, in terms that the search for spinning needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flow {
+    pub(crate) uses: Vec<Key>,
+    pub(crate) defs: Vec<Key>,
+    /// Whether the node may not run, so that what it writes may keep its old value.
+    pub(crate) guarded: bool,
+    /// Whether the node only sets constants.
+    pub(crate) constant: bool,
+}
+
+/// A register, a memory cell, or the shared memory as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Key {
+    Reg(u32),
+    Cell(u32, i64),
+    SharedMemory,
+}
+
+/// A cell that stands for a store to an unknown place of its variable.
+const ANYWHERE: i64 = i64::MIN;
+/// Cells of one access at most; wider ones do not exist.
+const MOST_CELLS: u32 = 32;
+/// Bytes of one cell.
+const CELL_BYTES: i64 = 4;
+
+/// How a parameter in parameter memory is read: the value of `bytes` bytes at an offset.
+pub(crate) trait ParamSpace {
+    /// The value that a load of `bytes` bytes at `offset` of parameter `param` gives.
+    fn read(&self, values: &mut Values, param: u32, offset: Option<i64>, bytes: u32) -> ValueId;
+}
+
+/// The instructions of one kernel, callees included.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) graph: Graph,
+    pub(crate) steps: Vec<Vec<Step>>,
+    pub(crate) guards: Vec<Option<Guard>>,
+    pub(crate) entry: u32,
+    pub(crate) regs: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    regs: Vec<ValueId>,
+    cells: BTreeMap<(u32, i64), ValueId>,
+}
+
+/// The result: what every register holds before every instruction, on demand.
+#[derive(Debug)]
+pub(crate) struct Solution {
+    /// For each node that was asked for: the value of each asked sum.
+    pub(crate) sums: FxHashMap<u32, ValueId>,
+    /// For each node: what it reads and writes.
+    pub(crate) flows: Vec<Flow>,
+}
+
+struct Engine<'a> {
+    program: &'a Program,
+    params: &'a dyn ParamSpace,
+    /// Place of a register in the state of a block, or `u32::MAX` where it is written once only.
+    slot_of: Vec<u32>,
+    once: Vec<ValueId>,
+    changed: bool,
+}
+
+/// Runs the program to a fixed point and evaluates `asked` (a sum at a node) in it.
+pub(crate) fn solve(
+    program: &Program,
+    values: &mut Values,
+    params: &dyn ParamSpace,
+    initial: &[(u32, ValueId)],
+    asked: &[(u32, Vec<Source>)],
+) -> Solution {
+    let order = program.graph.order(program.entry);
+    let mut writes = vec![0u32; program.regs as usize];
+    for &node in &order {
+        for step in &program.steps[node as usize] {
+            if let Some(dst) = destination(step) {
+                writes[dst as usize] = writes[dst as usize].saturating_add(1);
+            }
+        }
+    }
+    for &(reg, _) in initial {
+        writes[reg as usize] = writes[reg as usize].saturating_add(1);
+    }
+    let mut slot_of = vec![u32::MAX; program.regs as usize];
+    let mut many = 0;
+    for (reg, &count) in writes.iter().enumerate() {
+        if count > 1 {
+            slot_of[reg] = many;
+            many += 1;
+        }
+    }
+    let mut engine = Engine {
+        program,
+        params,
+        slot_of,
+        once: vec![ValueId::NONE; program.regs as usize],
+        changed: false,
+    };
+    let mut start = State { regs: vec![ValueId::NONE; many as usize], cells: BTreeMap::new() };
+    for &(reg, value) in initial {
+        engine.write(values, &mut start, reg, value, false);
+    }
+
+    let blocks = Blocks::new(program, &order);
+    let mut entry_states: Vec<Option<State>> = vec![None; blocks.list.len()];
+    if let Some(first) = entry_states.first_mut() {
+        *first = Some(start);
+    }
+    loop {
+        engine.changed = false;
+        for (index, block) in blocks.list.iter().enumerate() {
+            let Some(mut state) = entry_states[index].clone() else { continue };
+            for &node in block {
+                engine.run(values, &mut state, node);
+            }
+            let last = block[block.len() - 1];
+            for &next in program.graph.succ(last) {
+                let target = blocks.of[next as usize] as usize;
+                match &mut entry_states[target] {
+                    Some(old) => engine.changed |= merge(values, old, &state),
+                    empty => {
+                        *empty = Some(state.clone());
+                        engine.changed = true;
+                    }
+                }
+            }
+        }
+        if !engine.changed {
+            break;
+        }
+    }
+
+    let mut wanted: FxHashMap<u32, Vec<&Vec<Source>>> = FxHashMap::default();
+    for (node, parts) in asked {
+        wanted.entry(*node).or_default().push(parts);
+    }
+    let mut sums = FxHashMap::default();
+    let mut flows = vec![Flow::default(); program.graph.len()];
+    for (index, block) in blocks.list.iter().enumerate() {
+        let Some(mut state) = entry_states[index].clone() else { continue };
+        for &node in block {
+            for parts in wanted.get(&node).into_iter().flatten() {
+                let value = engine.sum(values, &state, parts);
+                sums.insert(node, value);
+            }
+            flows[node as usize] = engine.flow(values, &state, node);
+            engine.run(values, &mut state, node);
+        }
+    }
+    Solution { sums, flows }
+}
+
+fn destination(step: &Step) -> Option<u32> {
+    match step {
+        Step::Sum { dst, .. }
+        | Step::Pick { dst, .. }
+        | Step::Less { dst, .. }
+        | Step::Align { dst, .. }
+        | Step::Number { dst, .. }
+        | Step::Opaque { dst, .. }
+        | Step::Load { dst, .. } => Some(*dst),
+        Step::Store { .. } | Step::CopySlot { .. } | Step::Depend { .. } => None,
+    }
+}
+
+fn merge(values: &mut Values, old: &mut State, new: &State) -> bool {
+    let mut changed = false;
+    for (mine, &theirs) in old.regs.iter_mut().zip(&new.regs) {
+        let joined = values.join(*mine, theirs);
+        changed |= joined != *mine;
+        *mine = joined;
+    }
+    for (&key, &theirs) in &new.cells {
+        let mine = old.cells.entry(key).or_insert(ValueId::NONE);
+        let joined = values.join(*mine, theirs);
+        changed |= joined != *mine;
+        *mine = joined;
+    }
+    changed
+}
+
+/// Runs of nodes that are always executed one after the other.
+struct Blocks {
+    list: Vec<Vec<u32>>,
+    of: Vec<u32>,
+}
+
+impl Blocks {
+    fn new(program: &Program, order: &[u32]) -> Self {
+        let graph = &program.graph;
+        let mut live = NodeSet::new(graph.len());
+        for &node in order {
+            live.insert(node);
+        }
+        let leads = |node: u32| {
+            node == program.entry || {
+                let mut before = graph.pred(node).iter().filter(|&&p| live.contains(p));
+                match (before.next(), before.next()) {
+                    (Some(&only), None) => graph.succ(only).len() != 1,
+                    _ => true,
+                }
+            }
+        };
+        let mut list: Vec<Vec<u32>> = Vec::new();
+        let mut of = vec![u32::MAX; graph.len()];
+        for &node in order {
+            if of[node as usize] != u32::MAX || !leads(node) {
+                continue;
+            }
+            let index = list.len() as u32;
+            let mut block = vec![node];
+            of[node as usize] = index;
+            let mut last = node;
+            while let [next] = graph.succ(last) {
+                if of[*next as usize] != u32::MAX || leads(*next) {
+                    break;
+                }
+                of[*next as usize] = index;
+                block.push(*next);
+                last = *next;
+            }
+            list.push(block);
+        }
+        Blocks { list, of }
+    }
+}
+
+impl Engine<'_> {
+    fn read(&self, state: &State, source: Source) -> ValueId {
+        match source {
+            Source::Value(value) => value,
+            Source::Used(_) => ValueId::NUMBER,
+            Source::Reg(reg) => match self.slot_of[reg as usize] {
+                u32::MAX => self.once[reg as usize],
+                slot => state.regs[slot as usize],
+            },
+        }
+    }
+
+    fn write(
+        &mut self,
+        values: &mut Values,
+        state: &mut State,
+        reg: u32,
+        value: ValueId,
+        weak: bool,
+    ) {
+        match self.slot_of[reg as usize] {
+            u32::MAX => {
+                let joined = values.join(self.once[reg as usize], value);
+                self.changed |= joined != self.once[reg as usize];
+                self.once[reg as usize] = joined;
+            }
+            slot => {
+                let cell = &mut state.regs[slot as usize];
+                *cell = if weak { values.join(*cell, value) } else { value };
+            }
+        }
+    }
+
+    fn sum(&self, values: &mut Values, state: &State, parts: &[Source]) -> ValueId {
+        let mut total = values.constant(0);
+        for &part in parts {
+            let value = self.read(state, part);
+            total = values.add(total, value);
+        }
+        total
+    }
+
+    fn run(&mut self, values: &mut Values, state: &mut State, node: u32) {
+        let program = self.program;
+        let weak = program.guards[node as usize].is_some();
+        for step in &program.steps[node as usize] {
+            let (dst, value) = match step {
+                Step::Sum { dst, parts } => (*dst, self.sum(values, state, parts)),
+                Step::Pick { dst, among } => {
+                    let mut picked = ValueId::NONE;
+                    for &part in among {
+                        if matches!(part, Source::Used(_)) {
+                            continue;
+                        }
+                        let value = self.read(state, part);
+                        picked = values.join(picked, value);
+                    }
+                    (*dst, picked)
+                }
+                Step::Less { dst, from, by } => {
+                    let (from, by) = (self.read(state, *from), self.read(state, *by));
+                    (*dst, self.difference(values, from, by))
+                }
+                Step::Align { dst, src } => {
+                    let value = self.read(state, *src);
+                    (*dst, values.blur(value))
+                }
+                Step::Number { dst, .. } => (*dst, ValueId::NUMBER),
+                Step::Opaque { dst, .. } => (*dst, ValueId::OPAQUE),
+                Step::Load { dst, addr, bytes, missing } => {
+                    let address = self.sum(values, state, addr);
+                    (*dst, self.load(values, state, address, *bytes, *missing))
+                }
+                Step::Store { addr, bytes, src } => {
+                    let address = self.sum(values, state, addr);
+                    let value = self.read(state, *src);
+                    store(values, state, address, *bytes, value, weak);
+                    continue;
+                }
+                Step::CopySlot { from, to } => {
+                    copy_slot(state, *from, *to);
+                    continue;
+                }
+                Step::Depend { .. } => continue,
+            };
+            self.write(values, state, dst, value, weak);
+        }
+    }
+
+    fn difference(&self, values: &mut Values, from: ValueId, by: ValueId) -> ValueId {
+        if from == ValueId::NONE || by == ValueId::NONE {
+            return ValueId::NONE;
+        }
+        if let Some(number) = values.as_constant(by) {
+            let negated = values.constant(number.wrapping_neg());
+            return values.add(from, negated);
+        }
+        if values.is_number(by) {
+            return values.blur(from);
+        }
+        if values.is_number(from) {
+            return ValueId::OPAQUE;
+        }
+        values.blur(from)
+    }
+
+    fn load(
+        &self,
+        values: &mut Values,
+        state: &State,
+        address: ValueId,
+        bytes: u32,
+        missing: ValueId,
+    ) -> ValueId {
+        let terms = values.terms(address).to_vec();
+        let mut result = ValueId::NONE;
+        for term in terms {
+            let place = term.origins.iter().find_map(|origin| match origin {
+                Origin::Slot(slot) => Some((Some(*slot), None)),
+                Origin::ParamSpace(param) => Some((None, Some(*param))),
+                Origin::Param(_)
+                | Origin::Global(_)
+                | Origin::Shared
+                | Origin::Const
+                | Origin::Opaque
+                | Origin::Loose => None,
+            });
+            let part = match place {
+                Some((Some(slot), _)) => {
+                    let mut held = ValueId::NONE;
+                    for key in cells(slot, term.offset, bytes, state) {
+                        if let Some(&value) = state.cells.get(&key) {
+                            held = values.join(held, value);
+                        }
+                    }
+                    held
+                }
+                Some((None, Some(param))) => self.params.read(values, param, term.offset, bytes),
+                Some((None, None)) | None => missing,
+            };
+            result = values.join(result, part);
+        }
+        result
+    }
+
+    /// What the node reads and writes, with memory cells resolved.
+    fn flow(&self, values: &mut Values, state: &State, node: u32) -> Flow {
+        let program = self.program;
+        let mut flow = Flow::default();
+        if let Some(guard) = program.guards[node as usize] {
+            flow.uses.push(Key::Reg(guard.reg));
+        }
+        let regs = |sources: &[Source]| -> Vec<Key> {
+            sources
+                .iter()
+                .filter_map(|source| match source {
+                    Source::Reg(reg) | Source::Used(reg) => Some(Key::Reg(*reg)),
+                    Source::Value(_) => None,
+                })
+                .collect()
+        };
+        for step in &program.steps[node as usize] {
+            match step {
+                Step::Sum { parts, .. } => flow.uses.extend(regs(parts)),
+                Step::Pick { among, .. } => flow.uses.extend(regs(among)),
+                Step::Less { from, by, .. } => flow.uses.extend(regs(&[*from, *by])),
+                Step::Align { src, .. } => flow.uses.extend(regs(&[*src])),
+                Step::Depend { on } => flow.uses.extend(regs(on)),
+                Step::Number { uses, .. } | Step::Opaque { uses, .. } => {
+                    flow.uses.extend(regs(uses));
+                }
+                Step::Load { addr, bytes, .. } => {
+                    flow.uses.extend(regs(addr));
+                    let address = self.sum(values, state, addr);
+                    flow.uses.extend(memory(values, state, address, *bytes));
+                }
+                Step::Store { addr, bytes, src } => {
+                    flow.uses.extend(regs(&[*src]));
+                    let address = self.sum(values, state, addr);
+                    flow.defs.extend(memory(values, state, address, *bytes));
+                }
+                Step::CopySlot { from, to } => {
+                    for &(slot, cell) in state.cells.keys() {
+                        if slot == *from {
+                            flow.uses.push(Key::Cell(*from, cell));
+                            flow.defs.push(Key::Cell(*to, cell));
+                        }
+                    }
+                }
+            }
+            if let Some(dst) = destination(step) {
+                flow.defs.push(Key::Reg(dst));
+            }
+        }
+        flow.guarded = program.guards[node as usize].is_some();
+        flow.constant = program.steps[node as usize].iter().all(|step| match step {
+            Step::Sum { parts, .. } => parts.iter().all(|p| matches!(p, Source::Value(_))),
+            Step::Number { uses, .. } => uses.is_empty(),
+            Step::Pick { .. }
+            | Step::Less { .. }
+            | Step::Align { .. }
+            | Step::Opaque { .. }
+            | Step::Load { .. }
+            | Step::Store { .. }
+            | Step::CopySlot { .. }
+            | Step::Depend { .. } => false,
+        });
+        flow
+    }
+}
+
+/// The cells that an access of a variable touches; all of them where the place is unknown.
+fn cells(slot: u32, offset: Option<i64>, bytes: u32, state: &State) -> Vec<(u32, i64)> {
+    match offset {
+        Some(offset) => {
+            let first = offset.div_euclid(CELL_BYTES);
+            let last = offset.saturating_add(i64::from(bytes.max(1)) - 1).div_euclid(CELL_BYTES);
+            let mut keys: Vec<_> =
+                (first..=last).take(MOST_CELLS as usize).map(|cell| (slot, cell)).collect();
+            keys.push((slot, ANYWHERE));
+            keys
+        }
+        None => state.cells.range((slot, i64::MIN)..=(slot, i64::MAX)).map(|(&key, _)| key).collect(),
+    }
+}
+
+fn store(
+    values: &mut Values,
+    state: &mut State,
+    address: ValueId,
+    bytes: u32,
+    value: ValueId,
+    weak: bool,
+) {
+    let terms = values.terms(address).to_vec();
+    let single = terms.len() == 1 && !weak;
+    for term in terms {
+        for origin in term.origins {
+            let Origin::Slot(slot) = origin else { continue };
+            match term.offset {
+                Some(_) => {
+                    for key in cells(slot, term.offset, bytes, state) {
+                        if key.1 == ANYWHERE {
+                            continue;
+                        }
+                        let cell = state.cells.entry(key).or_insert(ValueId::NONE);
+                        *cell = if single { value } else { values.join(*cell, value) };
+                    }
+                }
+                None => {
+                    let cell = state.cells.entry((slot, ANYWHERE)).or_insert(ValueId::NONE);
+                    *cell = values.join(*cell, value);
+                }
+            }
+        }
+    }
+}
+
+fn copy_slot(state: &mut State, from: u32, to: u32) {
+    let copied: Vec<(i64, ValueId)> = state
+        .cells
+        .range((from, i64::MIN)..=(from, i64::MAX))
+        .map(|(&(_, cell), &value)| (cell, value))
+        .collect();
+    let stale: Vec<(u32, i64)> =
+        state.cells.range((to, i64::MIN)..=(to, i64::MAX)).map(|(&key, _)| key).collect();
+    for key in stale {
+        state.cells.remove(&key);
+    }
+    for (cell, value) in copied {
+        state.cells.insert((to, cell), value);
+    }
+}
+
+/// The memory that an access may touch, as far as it is told apart.
+fn memory(values: &Values, state: &State, address: ValueId, bytes: u32) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for term in values.terms(address) {
+        for origin in &term.origins {
+            match origin {
+                Origin::Slot(slot) => {
+                    for (slot, cell) in cells(*slot, term.offset, bytes, state) {
+                        keys.push(Key::Cell(slot, cell));
+                    }
+                }
+                Origin::Shared => keys.push(Key::SharedMemory),
+                Origin::Param(_)
+                | Origin::ParamSpace(_)
+                | Origin::Global(_)
+                | Origin::Const
+                | Origin::Opaque
+                | Origin::Loose => {}
+            }
+        }
+    }
+    keys
+}

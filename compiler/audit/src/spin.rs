@@ -1,0 +1,181 @@
+//! Whether a load decides that its own loop goes on: the mark of a spin on a flag.
+//!
+//! The value of the load is followed through registers, predicates, spill slots and shared memory
+//! inside each loop that holds the load; the load spins when a branch that leaves the loop depends on
+//! it. A counted loop around a load does not, because its branch depends on the counter.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::dataflow::{Flow, Key, Program};
+use crate::graph::{Graph, Loop, NodeSet};
+
+/// Whether some loop around `load` ends or goes on by the value that `load` reads.
+pub(crate) fn spins(program: &Program, loops: &[Loop], flows: &[Flow], load: u32) -> bool {
+    let graph = &program.graph;
+    for around in loops.iter().filter(|l| l.set.contains(load)) {
+        if decides(graph, &around.set, &around.nodes, around.head, flows, load) {
+            return true;
+        }
+        // Two loops may share their head: a spin that stands first in an outer loop. The part that
+        // one back edge closes counts by itself when the address does not change in it.
+        if around.latches.len() > 1 {
+            for &latch in &around.latches {
+                let (set, nodes) = closed_by(graph, around, latch);
+                if set.contains(load)
+                    && nodes.len() < around.nodes.len()
+                    && address_stays(&nodes, flows, load)
+                    && decides(graph, &set, &nodes, around.head, flows, load)
+                {
+                    return true;
+                }
+            }
+        }
+    }
+    false
+}
+
+/// The nodes of a loop from which one back edge is reached without passing the head.
+fn closed_by(graph: &Graph, around: &Loop, latch: u32) -> (NodeSet, Vec<u32>) {
+    let mut set = NodeSet::new(graph.len());
+    let mut nodes = vec![around.head];
+    set.insert(around.head);
+    let mut stack = Vec::new();
+    if set.insert(latch) {
+        nodes.push(latch);
+        stack.push(latch);
+    }
+    while let Some(node) = stack.pop() {
+        for &before in graph.pred(node) {
+            if around.set.contains(before) && set.insert(before) {
+                nodes.push(before);
+                stack.push(before);
+            }
+        }
+    }
+    (set, nodes)
+}
+
+fn address_stays(nodes: &[u32], flows: &[Flow], load: u32) -> bool {
+    let address: BTreeSet<Key> = flows[load as usize].uses.iter().copied().collect();
+    nodes
+        .iter()
+        .filter(|&&node| node != load)
+        .all(|&node| flows[node as usize].defs.iter().all(|key| !address.contains(key)))
+}
+
+fn decides(
+    graph: &Graph,
+    set: &NodeSet,
+    nodes: &[u32],
+    head: u32,
+    flows: &[Flow],
+    load: u32,
+) -> bool {
+    let leaves = |node: u32| {
+        let succ = graph.succ(node);
+        succ.len() > 1
+            && succ.iter().any(|&next| set.contains(next))
+            && succ.iter().any(|&next| !set.contains(next))
+    };
+    let mut forced: BTreeSet<u32> = BTreeSet::new();
+    loop {
+        let tainted = taint(graph, set, flows, load, &forced);
+        let depends = |node: u32| {
+            let before = &tainted[&node];
+            flows[node as usize].uses.iter().any(|key| before.contains(key))
+        };
+        let reached = |node: &&u32| tainted.contains_key(*node);
+        if nodes.iter().filter(reached).any(|&node| leaves(node) && depends(node)) {
+            return true;
+        }
+        // A constant that is set on one arm of a branch on the value carries the value too.
+        let before = forced.len();
+        for &node in nodes.iter().filter(reached) {
+            if graph.succ(node).len() > 1 && depends(node) {
+                mark_constants(graph, set, head, flows, node, &mut forced);
+            }
+        }
+        if forced.len() == before {
+            return false;
+        }
+    }
+}
+
+/// Forward marking of what depends on the load, before each node of the loop.
+fn taint(
+    graph: &Graph,
+    set: &NodeSet,
+    flows: &[Flow],
+    load: u32,
+    forced: &BTreeSet<u32>,
+) -> std::collections::BTreeMap<u32, BTreeSet<Key>> {
+    let mut before: std::collections::BTreeMap<u32, BTreeSet<Key>> =
+        std::collections::BTreeMap::new();
+    let mut queue: VecDeque<u32> = forced.iter().copied().collect();
+    queue.push_back(load);
+    for &node in forced {
+        before.entry(node).or_default();
+    }
+    before.entry(load).or_default();
+    while let Some(node) = queue.pop_front() {
+        let flow = &flows[node as usize];
+        let mut after = before[&node].clone();
+        let carries =
+            node == load || forced.contains(&node) || flow.uses.iter().any(|k| after.contains(k));
+        if carries {
+            after.extend(flow.defs.iter().copied());
+        } else if !flow.guarded {
+            for key in &flow.defs {
+                // A store may miss the cell that it seems to write; a register it cannot.
+                match key {
+                    Key::Reg(_) => {
+                        after.remove(key);
+                    }
+                    Key::Cell(..) | Key::SharedMemory => {}
+                }
+            }
+        }
+        for &next in graph.succ(node) {
+            if !set.contains(next) {
+                continue;
+            }
+            let fresh = !before.contains_key(&next);
+            let known = before.entry(next).or_default();
+            let size = known.len();
+            known.extend(after.iter().copied());
+            if fresh || known.len() != size {
+                queue.push_back(next);
+            }
+        }
+    }
+    before
+}
+
+/// Marks nodes that set a constant on some but not all arms of the branch at `node`.
+fn mark_constants(
+    graph: &Graph,
+    set: &NodeSet,
+    head: u32,
+    flows: &[Flow],
+    node: u32,
+    forced: &mut BTreeSet<u32>,
+) {
+    let arms: Vec<NodeSet> = graph
+        .succ(node)
+        .iter()
+        .filter(|&&next| set.contains(next))
+        .map(|&next| {
+            let mut arm =
+                graph.reach_after(&[next], |_, to| set.contains(to) && to != head && to != node);
+            arm.insert(next);
+            arm
+        })
+        .collect();
+    for candidate in 0..graph.len() as u32 {
+        let on = arms.iter().filter(|arm| arm.contains(candidate)).count();
+        let flow = &flows[candidate as usize];
+        if on > 0 && on < arms.len() && !flow.defs.is_empty() && flow.constant {
+            forced.insert(candidate);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The tools of the machine code, behind a trait.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use thiserror::Error;
+
+/// How PTX is assembled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssembleOptions {
+    /// Target, for example `sm_90a`.
+    pub target: String,
+    /// Whether line information is kept.
+    pub line_info: bool,
+}
+
+/// Assembler and disassembler.
+pub trait Toolchain {
+    /// PTX to cubin.
+    ///
+    /// # Errors
+    /// The tool is missing, crashed, or refused the text.
+    fn assemble(&self, ptx: &str, options: &AssembleOptions) -> Result<Vec<u8>, ToolError>;
+
+    /// Cubin to the text of the disassembler, with line information where there is some.
+    ///
+    /// # Errors
+    /// The tool is missing, crashed, or refused the file.
+    fn disassemble(&self, cubin: &[u8]) -> Result<String, ToolError>;
+}
+
+/// A tool did not do its work.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    /// The tool is not there. The user has to install it.
+    #[error("{tool} was not found{place}; `python3 -m pip install --no-deps --target .tools {package}` gets it, or name it with {variable}")]
+    Missing {
+        /// Name of the tool.
+        tool: &'static str,
+        /// Where it was looked for.
+        place: String,
+        /// The package that holds it.
+        package: &'static str,
+        /// The environment variable that names it.
+        variable: &'static str,
+    },
+    /// The tool refused its input. The input is at fault.
+    #[error("{tool} refused the input: {message}")]
+    Refused {
+        /// Name of the tool.
+        tool: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// The tool ended without an answer. The tool is at fault.
+    #[error("{tool} crashed ({status}){message}")]
+    Crashed {
+        /// Name of the tool.
+        tool: &'static str,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        message: String,
+    },
+    /// Files or pipes failed. The machine is at fault.
+    #[error("running {tool}: {source}")]
+    Io {
+        /// Name of the tool.
+        tool: &'static str,
+        /// What failed.
+        source: std::io::Error,
+    },
+}
+
+/// ptxas and nvdisasm as processes.
+#[derive(Clone, Debug)]
+pub struct Processes {
+    /// The assembler, if one is known.
+    pub ptxas: Option<PathBuf>,
+    /// The disassembler, if one is known.
+    pub nvdisasm: Option<PathBuf>,
+    /// A folder for files between the tools; it has to exist.
+    pub scratch: PathBuf,
+}
+
+const PTXAS: (&str, &str, &str) = ("ptxas", "nvidia-cuda-nvcc==13.5.37", "KERNELC_PTXAS");
+const NVDISASM: (&str, &str, &str) =
+    ("nvdisasm", "nvidia-cuda-nvdisasm==13.5.37", "KERNELC_NVDISASM");
+
+impl Toolchain for Processes {
+    fn assemble(&self, ptx: &str, options: &AssembleOptions) -> Result<Vec<u8>, ToolError> {
+        let tool = PTXAS.0;
+        let files = Scratch::new(&self.scratch, tool)?;
+        let (input, output) = (files.path("in.ptx"), files.path("out.cubin"));
+        std::fs::write(&input, ptx).map_err(|source| ToolError::Io { tool, source })?;
+        let mut command = command(self.ptxas.as_deref(), PTXAS)?;
+        command.arg("-arch").arg(&options.target).arg("-O3").arg("-w");
+        if options.line_info {
+            command.arg("-lineinfo");
+        }
+        command.arg(&input).arg("-o").arg(&output);
+        run(command, PTXAS, self.ptxas.as_deref())?;
+        std::fs::read(&output).map_err(|source| ToolError::Io { tool, source })
+    }
+
+    fn disassemble(&self, cubin: &[u8]) -> Result<String, ToolError> {
+        let tool = NVDISASM.0;
+        let files = Scratch::new(&self.scratch, tool)?;
+        let input = files.path("in.cubin");
+        std::fs::write(&input, cubin).map_err(|source| ToolError::Io { tool, source })?;
+        let mut command = command(self.nvdisasm.as_deref(), NVDISASM)?;
+        // Without the analysis of branch stacks the tool is faster; the targets of indirect branches
+        // are read from the cubin. A large first allocation saves it a tenth of its time.
+        command.arg("-g").arg("-c").arg("-ndf").arg(&input);
+        command.env("MALLOC_TOP_PAD_", "67108864");
+        run(command, NVDISASM, self.nvdisasm.as_deref())
+    }
+}
+
+fn missing(of: (&'static str, &'static str, &'static str), path: Option<&Path>) -> ToolError {
+    let place = path.map(|path| format!(" at {}", path.display())).unwrap_or_default();
+    ToolError::Missing { tool: of.0, place, package: of.1, variable: of.2 }
+}
+
+fn command(
+    path: Option<&Path>,
+    of: (&'static str, &'static str, &'static str),
+) -> Result<Command, ToolError> {
+    path.map(Command::new).ok_or_else(|| missing(of, None))
+}
+
+fn run(
+    mut command: Command,
+    of: (&'static str, &'static str, &'static str),
+    path: Option<&Path>,
+) -> Result<String, ToolError> {
+    let tool = of.0;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(missing(of, path));
+        }
+        Err(source) => return Err(ToolError::Io { tool, source }),
+    };
+    let mut stderr = child.stderr.take();
+    let errors = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(stderr) = &mut stderr {
+            // What cannot be read of a message is left out of it.
+            let _ = stderr.read_to_end(&mut text);
+        }
+        text
+    });
+    let mut output = Vec::new();
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_end(&mut output).map_err(|source| ToolError::Io { tool, source })?;
+    }
+    let status = child.wait().map_err(|source| ToolError::Io { tool, source })?;
+    let errors = errors.join().unwrap_or_default();
+    let message = String::from_utf8_lossy(&errors).trim().to_owned();
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&output).into_owned());
+    }
+    match status.code() {
+        Some(_) if !message.is_empty() => Err(ToolError::Refused { tool, message }),
+        _ => Err(ToolError::Crashed {
+            tool,
+            status: status.to_string(),
+            message: if message.is_empty() { message } else { format!(": {message}") },
+        }),
+    }
+}
+
+/// Files of one call, removed at its end.
+struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn new(parent: &Path, tool: &'static str) -> Result<Self, ToolError> {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = parent.join(format!("kernel-audit-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|source| ToolError::Io { tool, source })?;
+        Ok(Scratch { folder })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A folder that cannot be removed is left to the system.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
