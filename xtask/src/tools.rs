@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn a_folder_is_current_when_stamp_and_programs_are_there() {
         let scratch = Scratch::new("current");
-        let folder = scratch.with_tools(".tools", "abc");
-        assert!(is_current(&folder, "abc"));
-        assert!(!is_current(&folder, "abd"));
+        let folder = scratch.with_tools(".tools", "one");
+        assert!(is_current(&folder, "one"));
+        assert!(!is_current(&folder, "two"));
         fs::remove_file(folder.join(PROGRAMS_IN_FOLDER).join("ptxas")).unwrap();
-        assert!(!is_current(&folder, "abc"));
-        assert!(!is_current(&scratch.0.join("absent"), "abc"));
+        assert!(!is_current(&folder, "one"));
+        assert!(!is_current(&scratch.0.join("absent"), "one"));
     }
 
     #[test]
