@@ -6,6 +6,7 @@
 
 mod expr;
 mod header;
+pub mod print;
 mod stmt;
 
 pub use expr::*;
@@ -168,6 +169,20 @@ impl File {
             _ => None,
         })
     }
+}
+
+/// The tree as indented text: every node and comment, no positions and no hints. Two files with the
+/// same dump mean the same and hold the same comments.
+pub fn dump(file: &File) -> String {
+    let noise = ["span: _,", "header_span: _,", "blank_before: _,", "same_line: _,", "inline: _,"];
+    let mut out = String::new();
+    for line in format!("{:#?}", (&file.items, &file.tail)).lines() {
+        if !noise.contains(&line.trim_start()) {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
 }
 
 /// Something at the top level.

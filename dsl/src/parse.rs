@@ -91,7 +91,7 @@ pub fn parse_expr(sources: &SourceMap, file: FileId) -> Result<Expr, Vec<Diagnos
 const MAX_FINDINGS: usize = 64;
 
 /// How many operators and brackets may nest inside one piece.
-const MAX_OPERATORS: usize = 200;
+const MAX_OPERATORS: usize = 100;
 
 /// The state of parsing one file.
 struct Parser<'a> {

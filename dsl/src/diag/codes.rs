@@ -114,6 +114,13 @@ codes! {
     E0703 "contract violated" "A value breaks the `in a..b` contract of its parameter; the notes give position and value.";
     E0704 "assertion failed" "fails:\n    assert n > 0, \"n is positive\";     // with n = 0";
     E0705 "integer division by zero" "fails:\n    let q = a / n;      // with n = 0";
+    E0706 "argument that does not fit its parameter" "A buffer or scalar is missing at launch, or has another element type or length than its parameter; the notes give both.";
+    E0707 "two stores to one address" "fails, with a grid of more than one:\n    store x -> y[0 .. + 8];      // every CTA writes the same elements\nEach element is stored by one CTA, and once by one store.";
+    E0708 "store to a buffer that may not be written" "`static` and `input` buffers are read only; declare the parameter `output`, `inout` or `scratch`.";
+    E0709 "too many steps" "A CTA ran more statements than the limit of the run allows; look at the bounds of its loops, or raise the limit.";
+    E0710 "race in shared memory" "Two threads touch one byte of shared memory without a barrier between them, and one of them writes. The kernel level has no such thing: it is a fault of the compiler.";
+    E0711 "misaligned vector access" "A vector access is not aligned to its size, or is wider than the target allows. This is a fault of the compiler.";
+    E0712 "threads that part ways" "A barrier, a loop or a shuffle is not reached by all threads of the CTA alike. This is a fault of the compiler.";
 
     // The back end and its tools.
     E0801 "ptxas is missing" "Machine code is made by ptxas. `cargo xtask test` installs the pinned version; `kernelc doctor` says where it is looked for.";

@@ -12,7 +12,7 @@ use crate::source::{FileId, Span};
 use super::words;
 
 /// How deep brackets nest at most.
-pub(super) const MAX_DEPTH: usize = 200;
+pub(super) const MAX_DEPTH: usize = 100;
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,14 +280,15 @@ impl Scanner<'_> {
 
     /// One finding for a run of characters that start no token.
     fn unknown(&mut self) {
-        let known = |c: char| {
-            c.is_ascii_alphanumeric()
-                || c.is_ascii_whitespace()
-                || "_()[]{}\"".contains(c)
-                || u8::try_from(c).is_ok_and(|b| SHORT_MARKS.contains(&b))
+        let known = |byte: &u8| {
+            byte.is_ascii_alphanumeric()
+                || byte.is_ascii_whitespace()
+                || b"_()[]{}\"".contains(byte)
+                || SHORT_MARKS.contains(byte)
         };
+        // Bytes of characters outside ASCII are never known, so this ends on a character border.
         let rest = &self.text[self.at..];
-        let len = rest.find(known).unwrap_or(rest.len());
+        let len = rest.as_bytes().iter().position(known).unwrap_or(rest.len());
         let first = rest.chars().next().expect("a character stands here");
         let shown = if first.is_control() || first.is_whitespace() {
             format!("the character U+{:04X}", u32::from(first))
