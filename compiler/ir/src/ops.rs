@@ -1,7 +1,23 @@
-//! The element-wise operations of the language: their names, typing rules and numerics.
+//! The operations of the language: their names, typing rules and numerics.
 //!
-//! Both IR levels and both emulators use these enums, so an operation means one thing everywhere.
+//! Both IR levels, constant folding and both emulators use what stands here, so an operation means one
+//! thing everywhere:
+//!
+//! * [`elementwise`]: the operations as enums;
+//! * [`typing`]: which operand types an operation takes and what it gives, or why not;
+//! * [`math`]: the f32 functions, computed alike on every machine;
+//! * [`elements`], [`eval`], [`convert`]: values as bits, and what operations make of them;
+//! * [`reduce`], [`contract`]: the order in which reductions and contractions add, derived from a
+//!   [`Distribution`](crate::distribution::Distribution).
 
+pub mod contract;
+pub mod convert;
+pub mod elements;
 pub mod elementwise;
+pub mod eval;
+pub mod math;
+pub mod reduce;
+pub mod typing;
 
+pub use elements::Elements;
 pub use elementwise::{BinaryOp, CompareOp, ReduceOp, UnaryOp};

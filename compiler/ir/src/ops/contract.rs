@@ -1,0 +1,360 @@
+//! The order in which contractions add, derived from how the contracted axes are spread over threads.
+//!
+//! For each output element, with the contracted letters in the order of
+//! [`ContractSpec::contracted`]:
+//!
+//! * every contracted axis local: `acc = fma(a, b, acc)` from the running value, or from +0, over the
+//!   contracted positions in ascending order, the first letter slowest;
+//! * otherwise: every thread runs that chain from +0 over the positions that it holds; lanes and then
+//!   warps are folded as [`super::reduce`] says, letters in order; `total = acc + total` comes last, and only
+//!   with a running value.
+
+use thiserror::Error;
+
+use super::elements::Elements;
+use super::math;
+use super::reduce::{FoldOrder, Slots};
+use crate::distribution::AxisMap;
+use crate::kernel::ContractSpec;
+use kernel_abi::numeric::canonical;
+
+/// Operand of a contraction: its elements and how its axes are spread.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand<'a> {
+    /// f32 elements, row-major.
+    pub elements: &'a Elements,
+    /// Extents.
+    pub shape: &'a [u32],
+    /// One map an axis.
+    pub maps: &'a [AxisMap],
+}
+
+/// A contraction whose operands do not fit its letters.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ContractError {
+    /// An operand has more or fewer axes than letters.
+    #[error("{letters} letters for an operand of rank {rank}")]
+    Rank {
+        /// Letters of the operand.
+        letters: usize,
+        /// Axes of the operand.
+        rank: usize,
+    },
+    /// A letter stands for two extents.
+    #[error("the letter `{letter}` stands for the extents {first} and {second}")]
+    Extent {
+        /// The letter.
+        letter: String,
+        /// One extent.
+        first: u32,
+        /// Another.
+        second: u32,
+    },
+    /// A letter of the result stands in no operand.
+    #[error("the letter `{letter}` of the result stands in no operand")]
+    Unknown {
+        /// The letter.
+        letter: String,
+    },
+    /// A contracted letter is spread differently in the two operands.
+    #[error("the letter `{letter}` is spread differently in the two operands")]
+    Spread {
+        /// The letter.
+        letter: String,
+    },
+}
+
+/// The maps of the contracted axes, in the order of the letters: what [`FoldOrder::of`] takes.
+pub fn contracted_maps(
+    spec: &ContractSpec,
+    a: &[AxisMap],
+    b: &[AxisMap],
+) -> Result<Vec<AxisMap>, ContractError> {
+    spec.contracted()
+        .iter()
+        .map(|letter| {
+            let in_a = position(&spec.a, letter).map(|i| a[i]);
+            let in_b = position(&spec.b, letter).map(|i| b[i]);
+            match (in_a, in_b) {
+                (Some(x), Some(y)) if x != y => {
+                    Err(ContractError::Spread { letter: letter.to_string() })
+                }
+                (Some(x), _) | (None, Some(x)) => Ok(x),
+                (None, None) => Err(ContractError::Unknown { letter: letter.to_string() }),
+            }
+        })
+        .collect()
+}
+
+/// Replaces `out` by the contraction, in the order of this module; returns the number of products.
+pub fn contract(
+    spec: &ContractSpec,
+    a: Operand<'_>,
+    b: Operand<'_>,
+    acc: Option<&Elements>,
+    out: &mut Elements,
+) -> Result<u64, ContractError> {
+    let a_axes = Axes::of(&spec.a, a)?;
+    let b_axes = Axes::of(&spec.b, b)?;
+    let contracted = spec.contracted();
+    let sum = positions(&contracted, &a_axes, &b_axes)?;
+    let free = positions(&spec.out, &a_axes, &b_axes)?;
+    let maps = contracted_maps(spec, a.maps, b.maps)?;
+    let slots = Slots::of(&maps);
+    let local = FoldOrder::of(&maps).is_local();
+    let slot_of: Vec<usize> = sum.coordinates().map(|c| slots.of_coordinates(&c)).collect();
+
+    let (a, b) = (a.elements.to_f32(), b.elements.to_f32());
+    out.reset(kernel_abi::DType::F32);
+    let out = out.vec_mut::<u32>();
+    const CHUNK: usize = 256;
+    let (mut left, mut right) = ([0.0f32; CHUNK], [0.0f32; CHUNK]);
+    let mut partial = vec![0.0f32; slots.count() * CHUNK];
+    for start in (0..free.len()).step_by(CHUNK) {
+        let width = CHUNK.min(free.len() - start);
+        let (a_at, b_at) = (&free.a[start..start + width], &free.b[start..start + width]);
+        let running = acc.map(|acc| &acc.slice::<u32>()[start..start + width]);
+        partial.fill(0.0);
+        if let (true, Some(running)) = (local, running) {
+            for (p, &r) in partial.iter_mut().zip(running) {
+                *p = f32::from_bits(r);
+            }
+        }
+        for ((&a_sum, &b_sum), &slot) in sum.a.iter().zip(&sum.b).zip(&slot_of) {
+            for (l, &at) in left.iter_mut().zip(a_at) {
+                *l = a[at + a_sum];
+            }
+            for (r, &at) in right.iter_mut().zip(b_at) {
+                *r = b[at + b_sum];
+            }
+            let chain = &mut partial[slot * width..][..width];
+            math::fma_into(&left, &right, chain);
+        }
+        slots.combine(&mut partial, width, |a, b| canonical(a + b));
+        if let (false, Some(running)) = (local, running) {
+            for (p, &r) in partial.iter_mut().zip(running) {
+                *p = canonical(f32::from_bits(r) + *p);
+            }
+        }
+        out.extend(partial[..width].iter().map(|p| p.to_bits()));
+    }
+    Ok(free.len() as u64 * sum.len() as u64)
+}
+
+fn position(letters: &[std::sync::Arc<str>], letter: &str) -> Option<usize> {
+    letters.iter().position(|l| **l == *letter)
+}
+
+/// Letters of an operand with extents and strides.
+struct Axes<'a> {
+    letters: &'a [std::sync::Arc<str>],
+    extents: &'a [u32],
+    strides: Vec<usize>,
+}
+
+impl<'a> Axes<'a> {
+    fn of(
+        letters: &'a [std::sync::Arc<str>],
+        operand: Operand<'a>,
+    ) -> Result<Axes<'a>, ContractError> {
+        let rank = operand.shape.len();
+        if letters.len() != rank || operand.maps.len() != rank {
+            return Err(ContractError::Rank { letters: letters.len(), rank });
+        }
+        let mut strides = vec![0; rank];
+        let mut stride = 1;
+        for (s, &extent) in strides.iter_mut().zip(operand.shape).rev() {
+            *s = stride;
+            stride *= extent as usize;
+        }
+        Ok(Axes { letters, extents: operand.shape, strides })
+    }
+
+    /// Extent and stride of a letter, if the operand has it. One that occurs twice walks the diagonal.
+    fn find(&self, letter: &str) -> Result<Option<(u32, usize)>, ContractError> {
+        let mut found: Option<(u32, usize)> = None;
+        for ((l, &extent), &stride) in self.letters.iter().zip(self.extents).zip(&self.strides) {
+            if **l != *letter {
+                continue;
+            }
+            found = match found {
+                None => Some((extent, stride)),
+                Some((first, _)) if first != extent => {
+                    return Err(ContractError::Extent {
+                        letter: letter.into(),
+                        first,
+                        second: extent,
+                    });
+                }
+                Some((first, sum)) => Some((first, sum + stride)),
+            };
+        }
+        Ok(found)
+    }
+}
+
+/// Offsets into both operands for all positions of some letters, the first letter slowest.
+struct Positions {
+    extents: Vec<u32>,
+    a: Vec<usize>,
+    b: Vec<usize>,
+}
+
+impl Positions {
+    fn len(&self) -> usize {
+        self.a.len()
+    }
+
+    fn coordinates(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
+        (0..self.len()).map(|mut at| {
+            let mut c = vec![0; self.extents.len()];
+            for (c, &extent) in c.iter_mut().zip(&self.extents).rev() {
+                *c = (at % extent as usize) as u32;
+                at /= extent as usize;
+            }
+            c
+        })
+    }
+}
+
+fn positions(
+    letters: &[std::sync::Arc<str>],
+    a: &Axes<'_>,
+    b: &Axes<'_>,
+) -> Result<Positions, ContractError> {
+    let mut all = Positions { extents: Vec::new(), a: vec![0], b: vec![0] };
+    for letter in letters {
+        let (in_a, in_b) = (a.find(letter)?, b.find(letter)?);
+        let (extent, a_stride, b_stride) = match (in_a, in_b) {
+            (Some((first, _)), Some((second, _))) if first != second => {
+                return Err(ContractError::Extent { letter: letter.to_string(), first, second });
+            }
+            (Some((extent, s)), Some((_, t))) => (extent, s, t),
+            (Some((extent, s)), None) => (extent, s, 0),
+            (None, Some((extent, t))) => (extent, 0, t),
+            (None, None) => return Err(ContractError::Unknown { letter: letter.to_string() }),
+        };
+        let widen = |offsets: &[usize], stride: usize| -> Vec<usize> {
+            let steps = move |&o: &usize| (0..extent as usize).map(move |i| o + i * stride);
+            offsets.iter().flat_map(steps).collect()
+        };
+        all.a = widen(&all.a, a_stride);
+        all.b = widen(&all.b, b_stride);
+        all.extents.push(extent);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distribution::Digit;
+    use kernel_abi::DType;
+    use kernel_abi::numeric::random;
+
+    fn spec(text: &str) -> ContractSpec {
+        let (operands, out) = text.split_once("->").unwrap();
+        let (a, b) = operands.split_once(',').unwrap();
+        let letters = |s: &str| s.split_whitespace().map(Into::into).collect();
+        ContractSpec { a: letters(a), b: letters(b), out: letters(out) }
+    }
+
+    fn numbers(stream: u64, len: usize) -> Vec<f32> {
+        let codes = random::codes(DType::F32, len, 11, stream, None).unwrap();
+        codes.into_iter().map(|c| f32::from_bits(c as u32)).collect()
+    }
+
+    fn local(shape: &[u32]) -> Vec<AxisMap> {
+        shape.iter().map(|&e| AxisMap::local(e)).collect()
+    }
+
+    #[test]
+    fn a_local_contraction_is_one_chain_from_the_running_value() {
+        let (r, j, k) = (3, 100, 8);
+        let (x, y) = (numbers(0, r * j * k), numbers(1, j * k));
+        let running = numbers(2, r * j);
+        let (xs, ys) = ([r as u32, j as u32, k as u32], [j as u32, k as u32]);
+        let (x_elements, y_elements) = (Elements::from_f32(&x), Elements::from_f32(&y));
+        let mut out = Elements::new(DType::F32);
+        let products = contract(
+            &spec("r j k, j k -> r j"),
+            Operand { elements: &x_elements, shape: &xs, maps: &local(&xs) },
+            Operand { elements: &y_elements, shape: &ys, maps: &local(&ys) },
+            Some(&Elements::from_f32(&running)),
+            &mut out,
+        )
+        .unwrap();
+        assert_eq!(products, (r * j * k) as u64);
+        for o in 0..r * j {
+            let mut acc = running[o];
+            for k0 in 0..k {
+                acc = math::fma(x[o * k + k0], y[o % j * k + k0], acc);
+            }
+            assert_eq!(out.get(o), u64::from(acc.to_bits()));
+        }
+    }
+
+    #[test]
+    fn a_spread_contraction_folds_lanes_then_warps_and_adds_the_running_value_last() {
+        // k = 2 (rest) * 2 (warps) * 4 (lanes) * 2 (vec).
+        let k_map = AxisMap {
+            vec: 2,
+            lanes: Digit { extent: 4, stride: 8 },
+            warps: Digit { extent: 2, stride: 1 },
+            rest: 2,
+        };
+        let (m, k) = (5usize, 32usize);
+        let (x, y, running) = (numbers(0, m * k), numbers(1, k), numbers(2, m));
+        let (xs, ys) = ([m as u32, k as u32], [k as u32]);
+        let (x_elements, y_elements) = (Elements::from_f32(&x), Elements::from_f32(&y));
+        let mut out = Elements::new(DType::F32);
+        contract(
+            &spec("m k, k -> m"),
+            Operand { elements: &x_elements, shape: &xs, maps: &[AxisMap::local(m as u32), k_map] },
+            Operand { elements: &y_elements, shape: &ys, maps: &[k_map] },
+            Some(&Elements::from_f32(&running)),
+            &mut out,
+        )
+        .unwrap();
+        for row in 0..m {
+            let mut warps = Vec::new();
+            for warp in 0..2 {
+                let lane = |lane: usize| {
+                    let mut acc = 0.0;
+                    for rest in 0..2 {
+                        for v in 0..2 {
+                            let c = v + 2 * (lane + 4 * (warp + 2 * rest));
+                            acc = math::fma(x[row * k + c], y[c], acc);
+                        }
+                    }
+                    acc
+                };
+                warps.push((lane(0) + lane(1)) + (lane(2) + lane(3)));
+            }
+            let want = running[row] + (warps[0] + warps[1]);
+            assert_eq!(out.get(row), u64::from(want.to_bits()));
+        }
+    }
+
+    #[test]
+    fn letters_that_do_not_fit_are_refused() {
+        let x = Elements::from_f32(&[0.0; 6]);
+        let shape = [2, 3];
+        let maps = local(&shape);
+        let operand = Operand { elements: &x, shape: &shape, maps: &maps };
+        let mut out = Elements::new(DType::F32);
+        let mut run = |text| contract(&spec(text), operand, operand, None, &mut out).unwrap_err();
+        assert_eq!(run("i, i j -> j"), ContractError::Rank { letters: 1, rank: 2 });
+        assert_eq!(
+            run("i j, j i -> i"),
+            ContractError::Extent { letter: "j".into(), first: 3, second: 2 }
+        );
+        assert_eq!(run("i j, i j -> n"), ContractError::Unknown { letter: "n".into() });
+        let other = [AxisMap::local(2), AxisMap { vec: 3, rest: 1, ..AxisMap::local(1) }];
+        let (a, b) = (operand, Operand { maps: &other, ..operand });
+        assert_eq!(
+            contract(&spec("i j, i j -> i"), a, b, None, &mut out),
+            Err(ContractError::Spread { letter: "j".into() })
+        );
+    }
+}
