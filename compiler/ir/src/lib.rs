@@ -21,5 +21,6 @@ pub mod kernel;
 pub mod layout;
 pub mod ops;
 pub mod order;
+pub mod sema;
 pub mod target;
 pub mod verify;

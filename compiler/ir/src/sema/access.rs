@@ -1,0 +1,307 @@
+//! Slices of buffers.
+
+use std::rc::Rc;
+
+use kernel_abi::DType;
+use kernel_dsl::ast::{Expr, ExprKind, Index, IndexKind, Range, RangeEnd};
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+use super::constants::{Const, ConstValue};
+use super::lower::Lower;
+use super::mistakes::value_as_buffer;
+use super::operands::Operand;
+use super::report::{Outcome, Refused};
+use super::scope::{Buffer, Entity, RangeLimit, RangeValue};
+use crate::kernel::{AxisIndex, Extent, ParamId, TileAccess, ValueId, ViewAxis};
+
+/// A slice of a buffer.
+#[derive(Debug)]
+pub(super) struct Slice {
+    pub(super) param: ParamId,
+    pub(super) dtype: DType,
+    /// Extents of the tile.
+    pub(super) shape: Vec<u32>,
+    /// Where it is; `None` when the slice or the buffer has no elements.
+    pub(super) access: Option<TileAccess>,
+    /// `until` somewhere: elements can be absent.
+    pub(super) has_until: bool,
+    /// An index tile somewhere: elements with negative entries are absent.
+    pub(super) gathers: bool,
+}
+
+/// One index entry, evaluated.
+enum Entry {
+    At(ValueId),
+    Range(RangeValue),
+    All(Option<Operand>),
+    Gather(ValueId, u32),
+    /// A gather without entries.
+    Nothing,
+    New,
+}
+
+impl<'a> Lower<'a> {
+    /// The buffer or view that a name stands for, and where it is declared.
+    pub(super) fn buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, Span)> {
+        let ExprKind::Ref(reference) = &e.kind else {
+            return Err(match &e.kind {
+                ExprKind::Index(..) => self.not_built(e.span, "a view of a slice"),
+                _ => self.error(value_as_buffer("this", e.span, e.span)),
+            });
+        };
+        let Some(name) = reference.path.single() else {
+            return Err(self.not_built(e.span, "parts of a value"));
+        };
+        let Some(named) = self.frame.lookup(&name.text) else {
+            return Err(self.unknown(&name.text, name.span));
+        };
+        let defined = named.span;
+        match named.entity.clone() {
+            Entity::Buffer(buffer) => match reference.at.first() {
+                None => Ok((buffer, defined)),
+                Some(at) => Err(self.not_built(at.span, "instances of a buffer")),
+            },
+            Entity::Refused => Err(Refused),
+            Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) | Entity::Frag(_) => {
+                Err(self.error(value_as_buffer(&name.text, e.span, defined)))
+            }
+        }
+    }
+
+    /// A buffer, whole or sliced. `whole` is the text of the load or store.
+    pub(super) fn slice(&mut self, e: &'a Expr, whole: Span) -> Outcome<Slice> {
+        let (base, indices) = match &e.kind {
+            ExprKind::Index(base, indices) => (&**base, Some(indices.as_slice())),
+            _ => (e, None),
+        };
+        let (buffer, defined) = self.buffer(base)?;
+        let entries = match indices {
+            Some(indices) => self.entries(indices)?,
+            None => buffer.axes.iter().map(|_| (Entry::All(None), base.span)).collect(),
+        };
+        let named = entries.iter().filter(|(entry, _)| !matches!(entry, Entry::New)).count();
+        if named != buffer.axes.len() {
+            let axes = buffer.axes.len();
+            return Err(self.error(
+                Diagnostic::error(Code::E0222, format!("{named} indices for {axes} axes"))
+                    .label(e.span, format!("{named} indices"))
+                    .secondary(defined, format!("{axes} axes"))
+                    .help("write `:` for a whole axis"),
+            ));
+        }
+        self.place(&buffer, entries, whole)
+    }
+
+    fn entries(&mut self, indices: &'a [Index]) -> Outcome<Vec<(Entry, Span)>> {
+        let entries: Vec<Outcome<(Entry, Span)>> =
+            indices.iter().map(|index| Ok((self.entry(index)?, index.span))).collect();
+        entries.into_iter().collect()
+    }
+
+    fn entry(&mut self, index: &'a Index) -> Outcome<Entry> {
+        match &index.kind {
+            IndexKind::NewAxis => Ok(Entry::New),
+            IndexKind::All(until) => {
+                let until = until.as_ref().map(|until| self.expr(until)).transpose()?;
+                Ok(Entry::All(until))
+            }
+            IndexKind::At(e, until) => {
+                let range =
+                    match &e.kind {
+                        ExprKind::Range(range) => Some(self.range(range, e.span)?),
+                        ExprKind::Ref(reference) => reference.path.single().and_then(|name| {
+                            match &self.frame.lookup(&name.text)?.entity {
+                                Entity::Range(range) => Some(range.clone()),
+                                Entity::Const(_)
+                                | Entity::Tile(_)
+                                | Entity::Frag(_)
+                                | Entity::Buffer(_)
+                                | Entity::Refused => None,
+                            }
+                        }),
+                        _ => None,
+                    };
+                let Some(mut range) = range else { return self.single(e, until.as_ref()) };
+                if let Some(until) = until {
+                    if range.until.is_some() {
+                        return Err(self.error(
+                            Diagnostic::error(Code::E0222, "two bounds for one range")
+                                .label(until.span, "the second `until`")
+                                .secondary(range.span, "the range has one already"),
+                        ));
+                    }
+                    range.until = Some(self.expr(until)?);
+                }
+                Ok(Entry::Range(range))
+            }
+        }
+    }
+
+    /// A position, or a tile of positions.
+    fn single(&mut self, e: &'a Expr, until: Option<&'a Expr>) -> Outcome<Entry> {
+        let operand = self.expr(e)?;
+        if let Some(until) = until {
+            return Err(self.not_built(until.span, "`until` on a position or an index tile"));
+        }
+        if let Operand::Tile(tile) = &operand
+            && !tile.is_scalar()
+        {
+            if tile.dtype != DType::I32 {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0203, "an index tile is of type i32")
+                        .label(e.span, format!("this is {}", tile.describe()))
+                        .help("write `i32(…)`"),
+                ));
+            }
+            return match (tile.id(), tile.shape.as_slice()) {
+                (Some(id), [extent]) => Ok(Entry::Gather(id, *extent)),
+                (None, [_]) => Ok(Entry::Nothing),
+                (_, _) => Err(self.not_built(e.span, "index tiles of several axes")),
+            };
+        }
+        Ok(Entry::At(self.scalar(operand, DType::I32, "an index", e.span)?))
+    }
+
+    /// `a .. + L until n`, `a..b`
+    pub(super) fn range(&mut self, range: &'a Range, span: Span) -> Outcome<RangeValue> {
+        let start = self.expr(&range.start);
+        let end = match &range.end {
+            RangeEnd::Length(length) => {
+                let length = self.const_extent(length, "a length", 0, i64::from(i32::MAX));
+                length.map(RangeLimit::Length)
+            }
+            RangeEnd::Exclusive(end) => self.expr(end).map(RangeLimit::End),
+            RangeEnd::Inclusive(end) => self.inclusive(end).map(RangeLimit::End),
+        };
+        let until = range.until.as_ref().map(|until| self.expr(until)).transpose();
+        let (start, mut end, until) = (start?, end?, until?);
+        if let (Some(first), RangeLimit::End(last)) = (const_int(&start), &end)
+            && let Some(last) = const_int(last)
+        {
+            let length = last.checked_sub(first).and_then(|n| u32::try_from(n).ok());
+            let Some(length) = length else {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0222, format!("the range {first}..{last}"))
+                        .label(span, "it ends before it starts, or is too long"),
+                ));
+            };
+            end = RangeLimit::Length(length);
+        }
+        Ok(RangeValue { start, end, until, span })
+    }
+
+    /// The position behind `end`.
+    pub(super) fn inclusive(&mut self, end: &'a Expr) -> Outcome<Operand> {
+        let last = self.expr(end)?;
+        let one = Operand::Const(Const::int(1));
+        self.infix(kernel_dsl::ast::BinaryOp::Add, (last, end.span), (one, end.span), end.span)
+    }
+
+    /// Puts entries and axes together.
+    fn place(
+        &mut self,
+        buffer: &Buffer,
+        entries: Vec<(Entry, Span)>,
+        whole: Span,
+    ) -> Outcome<Slice> {
+        let param = &self.kernel.params[buffer.param];
+        let dtype = param.dtype;
+        let mut exists = !buffer.axes.iter().any(|axis| axis.extent == Extent::Const(0));
+        let (mut shape, mut index) = (Vec::new(), Vec::with_capacity(entries.len()));
+        let (mut has_until, mut gathers) = (false, 0);
+        let mut axes = buffer.axes.iter();
+        for (entry, span) in entries {
+            let axis = match entry {
+                Entry::New => None,
+                _ => axes.next(),
+            };
+            match entry {
+                Entry::New => {
+                    shape.push(1);
+                    index.push(AxisIndex::New);
+                }
+                Entry::At(at) => index.push(AxisIndex::At(at)),
+                Entry::Gather(tile, extent) => {
+                    gathers += 1;
+                    if gathers > 1 {
+                        return Err(self.not_built(span, "two index tiles in one access"));
+                    }
+                    shape.push(extent);
+                    index.push(AxisIndex::Gather(tile));
+                }
+                Entry::Nothing => {
+                    exists = false;
+                    shape.push(0);
+                }
+                Entry::All(until) => {
+                    let len = self.whole_axis(axis, span)?;
+                    let zero = Operand::Const(Const::int(0));
+                    has_until |= until.is_some();
+                    shape.push(len);
+                    index.push(self.range_index(zero, len, until, span)?);
+                }
+                Entry::Range(range) => {
+                    let len = match range.end {
+                        RangeLimit::Length(len) => len,
+                        RangeLimit::End(_) => {
+                            return Err(self.error(
+                                Diagnostic::error(Code::E0205, "the length of a slice is constant")
+                                    .label(
+                                        span,
+                                        "the length of this range is known at run time only",
+                                    )
+                                    .help("write `start .. + length until bound`"),
+                            ));
+                        }
+                    };
+                    has_until |= range.until.is_some();
+                    shape.push(len);
+                    index.push(self.range_index(range.start, len, range.until, span)?);
+                }
+            }
+        }
+        let exists = exists && !super::operands::is_empty(&shape);
+        let access = exists.then(|| TileAccess {
+            param: buffer.param,
+            axes: Rc::clone(&buffer.axes).to_vec(),
+            index,
+            span: whole,
+        });
+        Ok(Slice { param: buffer.param, dtype, shape, access, has_until, gathers: gathers > 0 })
+    }
+
+    fn whole_axis(&mut self, axis: Option<&ViewAxis>, span: Span) -> Outcome<u32> {
+        match axis.map(|axis| axis.extent) {
+            Some(Extent::Const(extent)) => Ok(extent),
+            Some(Extent::Scalar(_)) => Err(self.error(
+                Diagnostic::error(Code::E0205, "an axis whose extent is known at run time only")
+                    .label(span, "the whole axis")
+                    .help("write `start .. + length`, with a constant length"),
+            )),
+            None => Err(Refused),
+        }
+    }
+
+    fn range_index(
+        &mut self,
+        start: Operand,
+        len: u32,
+        until: Option<Operand>,
+        span: Span,
+    ) -> Outcome<AxisIndex> {
+        let start = self.scalar(start, DType::I32, "the start of a slice", span)?;
+        let until = until
+            .map(|until| self.scalar(until, DType::I32, "the bound of a slice", span))
+            .transpose()?;
+        Ok(AxisIndex::Range { start, len, until })
+    }
+}
+
+/// The value of an integer constant.
+pub(super) fn const_int(operand: &Operand) -> Option<i64> {
+    match operand {
+        Operand::Const(Const { value: ConstValue::Int(v), .. }) => Some(*v),
+        Operand::Const(_) | Operand::Tile(_) => None,
+    }
+}

@@ -1,0 +1,283 @@
+//! Statements without bindings.
+
+use kernel_dsl::ast::{
+    ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Let, Move, MoveKind,
+    Pattern, Stmt, StmtKind, TileDecl, Unroll, View,
+};
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::{Checker, Known, Use};
+use crate::sema::mistakes::{not_assignable, printf_mistake};
+use crate::sema::not_built;
+
+impl<'a> Checker<'a, '_> {
+    pub(super) fn block(&mut self, block: &'a Block) {
+        self.nested(block.span, |s| {
+            s.scoped(|s| {
+                s.statements(block);
+                s.no_value(block, "this block");
+            });
+        });
+    }
+
+    pub(super) fn statements(&mut self, block: &'a Block) {
+        block.stmts.iter().for_each(|stmt| self.statement(stmt));
+    }
+
+    fn statement(&mut self, stmt: &'a Stmt) {
+        if let Some((span, what)) = not_built::statement(stmt) {
+            self.report.not_built(span, what);
+            self.declare_refused(stmt);
+            return;
+        }
+        match &stmt.kind {
+            StmtKind::Const(c) => {
+                if let Some(ty) = &c.ty {
+                    self.const_type(&ty.dtype);
+                }
+                self.value(&c.value);
+                self.declare(&c.name, Known::Const);
+            }
+            StmtKind::Let(binding) => self.binding(binding),
+            StmtKind::View(view) => self.view(view),
+            StmtKind::Tile(tile) => self.frag(tile),
+            StmtKind::Move(mv) => self.transfer(mv, stmt),
+            StmtKind::Assign(assign) => self.assign(assign),
+            StmtKind::For(looped) => self.looped(looped),
+            StmtKind::If(choice) => self.choice(choice),
+            StmtKind::MatchArch(arms) => {
+                for arm in arms {
+                    self.pattern(&arm.pattern);
+                    self.block(&arm.body);
+                }
+            }
+            StmtKind::GridWait | StmtKind::GridLaunch => {}
+            StmtKind::Assert(condition, _) => self.value(condition),
+            StmtKind::Printf(text, args) => {
+                args.iter().for_each(|arg| self.value(arg));
+                if let Some(diagnostic) = printf_mistake(text, args.len()) {
+                    self.report.error(diagnostic);
+                }
+            }
+            StmtKind::Expr(e) => self.call_statement(e),
+            StmtKind::Pipeline(_)
+            | StmtKind::Barrier(_)
+            | StmtKind::Atom(_)
+            | StmtKind::Mma(_)
+            | StmtKind::Role(_)
+            | StmtKind::Open(_)
+            | StmtKind::Wait(_)
+            | StmtKind::Release(_)
+            | StmtKind::Commit(_)
+            | StmtKind::Settle(_)
+            | StmtKind::Publish(_)
+            | StmtKind::Sync(_)
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
+            | StmtKind::Advance(_)
+            | StmtKind::Trace(_)
+            | StmtKind::Unsafe(_) => {}
+        }
+    }
+
+    /// The names that a refused statement would have defined.
+    fn declare_refused(&mut self, stmt: &'a Stmt) {
+        let name = match &stmt.kind {
+            StmtKind::Tile(tile) => &tile.name,
+            StmtKind::Pipeline(pipeline) => &pipeline.name,
+            StmtKind::Barrier(barrier) => &barrier.name,
+            StmtKind::Atom(atom) => &atom.name,
+            StmtKind::Role(role) => &role.name,
+            _ => return,
+        };
+        self.declare(name, Known::Refused);
+    }
+
+    fn binding(&mut self, binding: &'a Let) {
+        if let Some(ty) = &binding.ty {
+            self.register_dtype(&ty.dtype);
+            self.shape(ty, false);
+        }
+        match &binding.pattern {
+            Pattern::Name(name) => {
+                self.range_or_value(&binding.value);
+                self.declare(name, Known::Value);
+            }
+            Pattern::Tuple(names, span) => {
+                self.several(&binding.value, names.len(), *span);
+                for name in names.iter().filter(|name| name.text != "_") {
+                    self.declare(name, Known::Value);
+                }
+            }
+        }
+    }
+
+    fn view(&mut self, view: &'a View) {
+        let known = self.buffer(&view.source).unwrap_or(Known::Refused);
+        view.sizes.iter().for_each(|(_, size)| self.value(size));
+        let known = match known {
+            Known::Buffer { .. } | Known::Refused => known,
+            Known::Const | Known::Value | Known::Frag { .. } | Known::Pack => Known::Refused,
+        };
+        self.declare(&view.name, known);
+    }
+
+    fn frag(&mut self, tile: &'a TileDecl) {
+        for (span, what) in not_built::frag(tile) {
+            self.report.not_built(span, what);
+        }
+        self.register_dtype(&tile.ty.dtype);
+        self.shape(&tile.ty, false);
+        tile.ring.iter().chain(&tile.init).for_each(|e| self.value(e));
+        for entry in tile.spread.iter().flatten() {
+            if !matches!(entry.key.text.as_str(), "warp" | "lane" | "vec") {
+                self.report.error(
+                    Diagnostic::error(
+                        Code::E0206,
+                        format!("nothing is spread along `{}`", entry.key.text),
+                    )
+                    .label(entry.key.span, "`warp`, `lane` or `vec`"),
+                );
+            }
+            self.list(&entry.axis);
+        }
+        self.declare(&tile.name, Known::Frag { ringed: tile.ring.is_some() });
+    }
+
+    fn transfer(&mut self, mv: &'a Move, stmt: &'a Stmt) {
+        let known = match mv.kind {
+            MoveKind::Load => "load",
+            MoveKind::Store => "store",
+            MoveKind::Prefetch => "prefetch.l2",
+            MoveKind::Copy | MoveKind::Multimem => return,
+        };
+        if !mv.op.is(known) {
+            self.unknown_operation(&mv.op.text(), mv.op.span);
+            return;
+        }
+        if let (MoveKind::Store | MoveKind::Prefetch, Some(absent)) = (mv.kind, &mv.absent) {
+            self.report.error(
+                Diagnostic::error(Code::E0206, format!("`else` with `{known}`"))
+                    .label(absent.span, "absent elements are skipped")
+                    .help("remove `else …`"),
+            );
+        }
+        match mv.kind {
+            MoveKind::Load => {
+                self.load_source(&mv.source);
+                mv.absent.iter().for_each(|absent| self.value(absent));
+                match &mv.dest {
+                    Some(dest) => self.assignable(dest),
+                    None => self.no_dest(stmt, "load x -> w;"),
+                }
+            }
+            MoveKind::Store => {
+                self.value(&mv.source);
+                match &mv.dest {
+                    Some(dest) => self.store_dest(dest),
+                    None => self.no_dest(stmt, "store value -> y;"),
+                }
+            }
+            MoveKind::Prefetch => {
+                self.prefetch_source(&mv.source);
+                if let Some(dest) = &mv.dest {
+                    self.report.error(
+                        Diagnostic::error(Code::E0206, "a prefetch goes to L2 only")
+                            .label(dest.span, "remove this"),
+                    );
+                }
+            }
+            MoveKind::Copy | MoveKind::Multimem => {}
+        }
+    }
+
+    fn no_dest(&mut self, stmt: &Stmt, form: &str) {
+        self.report.error(
+            Diagnostic::error(Code::E0206, "a move without a destination")
+                .label(stmt.span, "where does it go?")
+                .help(format!("write `{form}`")),
+        );
+    }
+
+    fn assign(&mut self, assign: &'a Assign) {
+        self.assignable(&assign.target);
+        self.value(&assign.value);
+    }
+
+    /// The target of `=`, or of a `load`.
+    fn assignable(&mut self, target: &'a Expr) {
+        let reference = match &target.kind {
+            ExprKind::Ref(reference) => reference,
+            ExprKind::Index(base, _) => {
+                self.used(base, Use::Any);
+                self.report.not_built(target.span, "assignment to a part of a tile");
+                return;
+            }
+            _ => {
+                self.report.error(
+                    Diagnostic::error(Code::E0210, "this cannot be assigned to")
+                        .label(target.span, "not a tile that `frag` declares"),
+                );
+                return;
+            }
+        };
+        let Some(name) = reference.path.single() else {
+            self.used(target, Use::Any);
+            return;
+        };
+        match self.lookup(&name.text) {
+            Some((Known::Buffer { .. }, span)) => {
+                self.report.error(
+                    Diagnostic::error(Code::E0221, format!("`{}` is a buffer", name.text))
+                        .label(target.span, "buffers are written by `store`")
+                        .secondary(span, "declared here")
+                        .help(format!("write `store value -> {};`", name.text)),
+                );
+            }
+            Some((Known::Const | Known::Value | Known::Pack, span)) => {
+                self.report.error(not_assignable(&name.text, target.span, span));
+            }
+            Some((Known::Frag { .. } | Known::Refused, _)) | None => {
+                self.used(target, Use::Value);
+            }
+        }
+    }
+
+    fn looped(&mut self, looped: &'a For) {
+        let ForOver::Range(range, step) = &looped.over else { return };
+        self.range_or_value(range);
+        step.iter().for_each(|step| self.value(step));
+        if let Some(Unroll::By(by)) = &looped.unroll {
+            self.value(by);
+        }
+        self.nested(looped.header_span, |s| {
+            s.scoped(|s| {
+                s.declare(&looped.var, Known::Value);
+                s.block(&looped.body);
+            });
+        });
+    }
+
+    fn choice(&mut self, choice: &'a If) {
+        self.value(&choice.cond);
+        self.block(&choice.then);
+        match &choice.otherwise {
+            None => {}
+            Some(Else::Block(block)) => self.block(block),
+            Some(Else::If(inner)) => {
+                if let ExprKind::ArriveLast(_) = inner.cond.kind {
+                    self.report.not_built(inner.header_span, "`arrive.last`");
+                } else {
+                    self.nested(inner.header_span, |s| s.choice(inner));
+                }
+            }
+        }
+    }
+
+    pub(super) fn pattern(&mut self, pattern: &'a ArchPattern) {
+        match pattern {
+            ArchPattern::Targets(names) => names.iter().for_each(|name| self.target(name)),
+            ArchPattern::Any(_) => {}
+        }
+    }
+}

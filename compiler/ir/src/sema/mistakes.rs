@@ -1,0 +1,78 @@
+//! Findings that both the check and the instantiation report.
+
+use kernel_dsl::ast::Text;
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+use super::limits::MAX_DEPTH;
+
+/// The finding for a buffer in the place of a value.
+pub(super) fn buffer_as_value(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, format!("`{name}` is a buffer, not a value"))
+        .label(at, "a value is needed here")
+        .secondary(defined, "declared here")
+        .help(format!("write `load {name}`"))
+}
+
+/// The finding for a slice of a buffer in the place of a value.
+pub(super) fn buffer_slice_as_value(at: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, "a slice of a buffer is no value")
+        .label(at, "a value is needed here")
+        .help("write `load` before it")
+}
+
+/// The finding for a value in the place of a buffer.
+pub(super) fn value_as_buffer(name: &str, at: Span, defined: Span) -> Diagnostic {
+    let what = if name == "this" { "this".to_owned() } else { format!("`{name}`") };
+    let diagnostic = Diagnostic::error(Code::E0221, format!("{what} is no buffer"))
+        .label(at, "a buffer is needed here");
+    if at == defined { diagnostic } else { diagnostic.secondary(defined, "defined here") }
+}
+
+/// The finding for a ring whose slot is not said.
+pub(super) fn ring_without_slot(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0217, format!("`{name}` is a ring: which slot is meant?"))
+        .label(at, "no slot")
+        .secondary(defined, "declared as a ring")
+        .help(format!("write `{name}@s`"))
+}
+
+/// The finding for a slot of what is no ring.
+pub(super) fn slot_without_ring(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0217, format!("`{name}` is no ring"))
+        .label(at, "a slot")
+        .secondary(defined, "defined here")
+        .help("declare it with `ring n`, or remove the slot")
+}
+
+/// The finding for a change of what is defined once.
+pub(super) fn not_assignable(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0210, format!("`{name}` is defined once and cannot be changed"))
+        .label(at, "assigned here")
+        .secondary(defined, "defined here")
+        .help(format!("declare it as a tile: `frag {name} : f32[…] = …;`"))
+}
+
+/// The finding for a store to what nobody may write.
+pub(super) fn read_only(qualifier: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0210, format!("`{qualifier}` buffers are read-only"))
+        .label(at, "written here")
+        .secondary(defined, "declared here")
+        .help("declare it `output`, `inout` or `scratch`")
+}
+
+/// The finding for a tree that nests beyond [`MAX_DEPTH`].
+pub(super) fn too_deep(span: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0005, "nested too deeply")
+        .label(span, format!("this is more than {MAX_DEPTH} levels deep"))
+        .help("bind parts of it with `let` or `const`, or move inner blocks into a `fn`")
+}
+
+/// Placeholders and arguments of `printf` are equally many.
+pub(super) fn printf_mistake(text: &Text, args: usize) -> Option<Diagnostic> {
+    let places = text.value.matches("{}").count();
+    (places != args).then(|| {
+        Diagnostic::error(Code::E0206, format!("{places} places `{{}}` for {args} arguments"))
+            .label(text.span, format!("{places} places"))
+    })
+}

@@ -1,0 +1,375 @@
+//! `load`, `store`, `prefetch.l2`.
+
+use kernel_abi::DType;
+use kernel_dsl::ast::{
+    self, Call, Callee, Expr, ExprKind, Index, IndexKind, LoadExpr, Move, MoveKind,
+};
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+use super::access::{Slice, const_int};
+use super::builtins;
+use super::check::is_packed;
+use super::constants::Const;
+use super::lower::Lower;
+use super::mistakes::{not_assignable, read_only};
+use super::operands::{Operand, Tile, describe};
+use super::report::{Outcome, Refused};
+use super::scope::{Entity, Frag, RangeLimit};
+use crate::kernel::{CachePolicy, Evict, Op, PrefetchRange, StmtKind};
+use crate::ops::BinaryOp;
+
+/// Bytes of the line that one prefetch brings in.
+const LINE_BYTES: u64 = 128;
+
+impl<'a> Lower<'a> {
+    /// `load src else v`
+    pub(super) fn load_value(&mut self, load: &'a LoadExpr, span: Span) -> Outcome<Operand> {
+        let absent = load.absent.as_ref();
+        self.load(&load.source, absent, load.policy, span).map(Operand::Tile)
+    }
+
+    fn load(
+        &mut self,
+        source: &'a Expr,
+        absent: Option<&'a Expr>,
+        policy: ast::Policy,
+        span: Span,
+    ) -> Outcome<Tile> {
+        let slice = self.slice(source, span)?;
+        if is_packed(slice.dtype) {
+            return Err(self.not_built(source.span, &format!("{} in registers", slice.dtype)));
+        }
+        let other = self.absent_value(&slice, absent, source.span)?;
+        let Some(access) = slice.access else {
+            if slice.shape.is_empty() || !super::operands::is_empty(&slice.shape) {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0401, "a load from a buffer without elements")
+                        .label(span, "there is nothing here to load")
+                        .help("decide it before: a `const` condition in `if`"),
+                ));
+            }
+            return Ok(Tile::empty(slice.dtype, slice.shape));
+        };
+        let op = Op::Load { access, other, cache: cache(policy) };
+        self.define(op, slice.dtype, slice.shape, span)
+    }
+
+    /// The value after `else`, which is there exactly when something can be absent.
+    fn absent_value(
+        &mut self,
+        slice: &Slice,
+        absent: Option<&'a Expr>,
+        source: Span,
+    ) -> Outcome<Option<crate::kernel::ValueId>> {
+        let Some(absent) = absent else {
+            if slice.has_until {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0402, "absent elements have no value")
+                        .label(source, "positions from `until` on are absent")
+                        .help("write `else 0.0` after the slice, or the value that is meant"),
+                ));
+            }
+            return Ok(None);
+        };
+        let value = self.expr(absent)?;
+        if !slice.has_until && !slice.gathers {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, "`else` where nothing can be absent")
+                    .label(absent.span, "never used")
+                    .help("remove `else …`, or bound the slice by `until`"),
+            ));
+        }
+        if slice.access.is_none() {
+            return Ok(None);
+        }
+        self.scalar(value, slice.dtype, "the value of absent elements", absent.span).map(Some)
+    }
+
+    pub(super) fn transfer(&mut self, mv: &'a Move, span: Span) -> Outcome<()> {
+        let known = match mv.kind {
+            MoveKind::Load => "load",
+            MoveKind::Store => "store",
+            MoveKind::Prefetch => "prefetch.l2",
+            MoveKind::Copy | MoveKind::Multimem => return Err(Refused),
+        };
+        if !mv.op.is(known) {
+            return Err(self.unknown(&mv.op.text(), mv.op.span));
+        }
+        match (mv.kind, &mv.dest) {
+            (MoveKind::Load, Some(dest)) => self.load_into(mv, dest, span),
+            (MoveKind::Store, Some(dest)) => self.store(mv, dest, span),
+            (MoveKind::Prefetch, None) => self.prefetch(mv, span),
+            (_, _) => Err(self.error(
+                Diagnostic::error(Code::E0206, "a move with a wrong destination")
+                    .label(span, "`load x -> w;`, `store v -> y;`, `prefetch.l2 x;`"),
+            )),
+        }
+    }
+
+    /// `load src -> w@s;`
+    fn load_into(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        let tile = self.load(&mv.source, mv.absent.as_ref(), mv.policy, span);
+        let (frag, slot, defined) = self.assignable(dest)?;
+        self.set(&frag, slot, &tile?, defined, mv.source.span, span)
+    }
+
+    /// The tile and slot that `=` or a `load` writes, and where the tile is declared.
+    pub(super) fn assignable(&mut self, target: &'a Expr) -> Outcome<(Frag, u32, Span)> {
+        let reference = match &target.kind {
+            ExprKind::Ref(reference) => reference,
+            ExprKind::Index(..) => {
+                return Err(self.not_built(target.span, "assignment to a part of a tile"));
+            }
+            _ => {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0210, "this cannot be assigned to")
+                        .label(target.span, "not a tile that `frag` declares"),
+                ));
+            }
+        };
+        let text = reference.path.text();
+        let Some(named) = self.frame.lookup(&text) else {
+            return Err(self.unknown(&text, reference.path.span));
+        };
+        let defined = named.span;
+        match named.entity.clone() {
+            Entity::Frag(frag) => {
+                let slot = self.slot(&frag, reference, defined)?;
+                Ok((frag, slot, defined))
+            }
+            Entity::Refused => Err(Refused),
+            Entity::Buffer(_) => Err(self.error(
+                Diagnostic::error(Code::E0221, format!("`{text}` is a buffer"))
+                    .label(target.span, "buffers are written by `store`")
+                    .secondary(defined, "declared here")
+                    .help(format!("write `store value -> {text};`")),
+            )),
+            Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) => {
+                Err(self.error(not_assignable(&text, target.span, defined)))
+            }
+        }
+    }
+
+    /// Writes a slot: dtype and shape are those of the declaration.
+    pub(super) fn set(
+        &mut self,
+        frag: &Frag,
+        slot: u32,
+        value: &Tile,
+        declared: Span,
+        at: Span,
+        span: Span,
+    ) -> Outcome<()> {
+        self.same_type(value, frag.dtype, &frag.shape, at, declared, "declared")?;
+        match (frag.var, value.id()) {
+            (Some(var), Some(value)) => self.emit(StmtKind::SetVar { var, slot, value }, span),
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// Refuses a value whose type is not exactly the one of its destination.
+    pub(super) fn same_type(
+        &mut self,
+        value: &Tile,
+        dtype: DType,
+        shape: &[u32],
+        at: Span,
+        wanted_at: Span,
+        wanted: &str,
+    ) -> Outcome<()> {
+        let (found, needed) = (value.describe(), describe(dtype, shape));
+        if value.shape != shape {
+            let mut diagnostic = Diagnostic::error(
+                Code::E0204,
+                format!("shapes that do not agree: {found} where {needed} is {wanted}"),
+            )
+            .label(at, format!("this is {found}"))
+            .secondary(wanted_at, format!("{needed} is {wanted} here"));
+            if value.is_scalar() {
+                diagnostic = diagnostic.help("write `splat(value, extent, …)` to repeat a scalar");
+            }
+            return Err(self.error(diagnostic));
+        }
+        if value.dtype != dtype {
+            return Err(self.error(
+                Diagnostic::error(
+                    Code::E0203,
+                    format!("types that do not agree: {found} where {needed} is {wanted}"),
+                )
+                .label(at, format!("this is {found}"))
+                .secondary(wanted_at, format!("{needed} is {wanted} here"))
+                .help(format!("conversions are always written: `{dtype}(…)`")),
+            ));
+        }
+        Ok(())
+    }
+
+    /// `store value -> y[…];`
+    fn store(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        if let Some(absent) = &mv.absent {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, "`else` with `store`")
+                    .label(absent.span, "absent elements are skipped")
+                    .help("remove `else …`"),
+            ));
+        }
+        let value = self.expr(&mv.source);
+        let base = match &dest.kind {
+            ExprKind::Index(base, _) => base,
+            _ => dest,
+        };
+        if let ExprKind::Ref(reference) = &base.kind
+            && let Some(named) = self.frame.lookup(&reference.path.text())
+            && let Entity::Frag(_) = named.entity
+        {
+            let (name, defined) = (reference.path.text(), named.span);
+            return Err(self.error(
+                Diagnostic::error(Code::E0221, format!("`{name}` is a tile in registers"))
+                    .label(dest.span, "`store` writes buffers")
+                    .secondary(defined, "declared here")
+                    .help(format!("write `{name} = value;`")),
+            ));
+        }
+        let slice = self.slice(dest, span)?;
+        let param = &self.kernel.params[slice.param];
+        let (access, declared) = (param.access, param.span);
+        if !access.is_writable() {
+            return Err(self.error(read_only(access.name(), dest.span, declared)));
+        }
+        if is_packed(slice.dtype) {
+            return Err(self.not_built(dest.span, &format!("{} in registers", slice.dtype)));
+        }
+        let tile = self.tile(value?, Some(slice.dtype), mv.source.span)?;
+        let wanted = "the destination";
+        self.same_type(&tile, slice.dtype, &slice.shape, mv.source.span, dest.span, wanted)?;
+        match (tile.id(), slice.access) {
+            (Some(value), Some(access)) => {
+                let cache = cache(mv.policy);
+                self.emit(StmtKind::Store { value, access, cache }, span)
+            }
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// `prefetch.l2 w[…];`
+    fn prefetch(&mut self, mv: &'a Move, span: Span) -> Outcome<()> {
+        let evict = cache(mv.policy).evict;
+        if let ExprKind::Index(base, indices) = &mv.source.kind
+            && let [Index { kind: IndexKind::At(at, None), span: index_span }] = indices.as_slice()
+        {
+            if let ExprKind::Call(call) = &at.kind
+                && let Callee::Path(path) = &call.callee
+                && path.is("share")
+            {
+                return self.prefetch_share(base, call, at.span, evict, span);
+            }
+            if let ExprKind::Range(range) = &at.kind {
+                let range = self.range(range, at.span)?;
+                if let (RangeLimit::End(end), None) = (&range.end, &range.until) {
+                    let (buffer, dtype) = self.flat(base)?;
+                    if dtype.is_none() {
+                        return Ok(());
+                    }
+                    let what = "a bound of a prefetch";
+                    let start = self.scalar(range.start, DType::I32, what, *index_span)?;
+                    let end = self.scalar(end.clone(), DType::I32, what, *index_span)?;
+                    let what = PrefetchRange::Elements { param: buffer, start, end };
+                    return self.emit(StmtKind::Prefetch { what, evict }, span);
+                }
+            }
+        }
+        let slice = self.slice(&mv.source, span)?;
+        match slice.access {
+            Some(access) => {
+                let what = PrefetchRange::Tile(access);
+                self.emit(StmtKind::Prefetch { what, evict }, span)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A buffer of one axis in memory order; no element type when it has no elements.
+    fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
+        let (buffer, defined) = self.buffer(base)?;
+        let param = &self.kernel.params[buffer.param];
+        let dtype = param.dtype;
+        let plain = match &*buffer.axes {
+            [axis] => axis.digits.len() == 1 && axis.digits[0].stride <= 1,
+            _ => false,
+        };
+        let empty = param.const_len() == Some(0);
+        if !plain {
+            return Err(self.error(
+                Diagnostic::error(Code::E0222, "a run-time range of a buffer with several axes")
+                    .label(base.span, "one axis in memory order is needed")
+                    .secondary(defined, "declared here")
+                    .help("merge the axes: `view flat = x by \"a b -> (a b)\";`"),
+            ));
+        }
+        Ok((buffer.param, (!empty).then_some(dtype)))
+    }
+
+    /// `prefetch.l2 w[share(i, of, n)];`: the i-th of `of` nearly equal ranges of 0..n, in lines. With
+    /// q = lines / of and r = lines % of, range i starts at line i·q + min(i, r).
+    fn prefetch_share(
+        &mut self,
+        base: &'a Expr,
+        call: &'a Call,
+        at: Span,
+        evict: Option<Evict>,
+        span: Span,
+    ) -> Outcome<()> {
+        let Some(form) = builtins::find("share") else { return Err(Refused) };
+        let args = builtins::arrange(form, call, at).map_err(|wrong| self.error(wrong))?;
+        let [(i, i_at), (of, of_at), (n, n_at)] = self.operands(&args)?;
+        let (param, dtype) = self.flat(base)?;
+        let Some(dtype) = dtype else { return Ok(()) };
+        if const_int(&n) == Some(0) {
+            return Ok(());
+        }
+        if const_int(&of).is_some_and(|of| of < 1) {
+            return Err(self.error(
+                Diagnostic::error(Code::E0214, "a share needs at least one part")
+                    .label(of_at, "the number of parts"),
+            ));
+        }
+        let per_line = LINE_BYTES * 8 / u64::from(dtype.bits());
+        let per_line = Operand::Const(Const::int(i64::try_from(per_line).unwrap_or(1)));
+        let one = Operand::Const(Const::int(1));
+        let n = (n, n_at);
+        let of = (of, of_at);
+        let lines = self.ceil_div(n.clone(), (per_line.clone(), at), at)?;
+        let quotient = self.infix(ast::BinaryOp::Div, (lines.clone(), at), of.clone(), at)?;
+        let rest = self.infix(ast::BinaryOp::Rem, (lines, at), of, at)?;
+        let after = self.infix(ast::BinaryOp::Add, (i.clone(), i_at), (one, at), at)?;
+        let mut bounds = Vec::with_capacity(2);
+        for part in [i, after] {
+            let whole =
+                self.infix(ast::BinaryOp::Mul, (part.clone(), i_at), (quotient.clone(), at), at)?;
+            let extra = self.extreme(false, (part, i_at), (rest.clone(), at), at)?;
+            let line = self.infix(ast::BinaryOp::Add, (whole, at), (extra, at), at)?;
+            let element = match line {
+                Operand::Const(_) => {
+                    self.infix(ast::BinaryOp::Mul, (line, at), (per_line.clone(), at), at)?
+                }
+                Operand::Tile(_) => {
+                    self.binary(BinaryOp::Mul, (line, at), (per_line.clone(), at), at)?
+                }
+            };
+            let bound = self.extreme(false, (element, at), n.clone(), at)?;
+            bounds.push(self.scalar(bound, DType::I32, "a bound of a prefetch", at)?);
+        }
+        let [start, end] = bounds[..] else { return Err(Refused) };
+        let what = PrefetchRange::Elements { param, start, end };
+        self.emit(StmtKind::Prefetch { what, evict }, span)
+    }
+}
+
+fn cache(policy: ast::Policy) -> CachePolicy {
+    let evict = policy.evict.map(|evict| match evict {
+        ast::Evict::First => Evict::First,
+        ast::Evict::Last => Evict::Last,
+    });
+    CachePolicy { evict, no_allocate: policy.no_allocate }
+}

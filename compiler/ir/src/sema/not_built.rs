@@ -1,0 +1,190 @@
+//! What parses and is not built in this version, by form. Forms that depend on a name or a type are
+//! judged where those are known; everything else is here, so that nothing is ever ignored.
+
+use kernel_dsl::ast::{
+    Access, Buffer, Call, ExprKind, ForOver, InstanceKind, LaunchKey, Move, MoveKind, Qualifier,
+    Ref, Space, Stmt, StmtKind, TileDecl, TileSpace,
+};
+use kernel_dsl::source::Span;
+
+/// A place and what stands there.
+pub(super) type NotBuilt = (Span, &'static str);
+
+/// A statement that is refused as a whole, without a look inside.
+pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
+    let whole = stmt.span;
+    match &stmt.kind {
+        StmtKind::Tile(tile) => match tile.space {
+            TileSpace::Frag => None,
+            TileSpace::Smem => Some((whole, "tiles in shared memory")),
+            TileSpace::Tmem => Some((whole, "tiles in tensor memory")),
+        },
+        StmtKind::Pipeline(_) => Some((whole, "pipelines")),
+        StmtKind::Barrier(_) => Some((whole, "barriers")),
+        StmtKind::Atom(_) => Some((whole, "tensor-core atoms")),
+        StmtKind::Mma(_) => Some((whole, "`mma`")),
+        StmtKind::Role(role) => Some((role.header_span, "roles")),
+        StmtKind::Open(_) => Some((whole, "`open`")),
+        StmtKind::Wait(_) => Some((whole, "`wait`")),
+        StmtKind::Release(_) => Some((whole, "`release`")),
+        StmtKind::Commit(_) => Some((whole, "`commit`")),
+        StmtKind::Settle(_) => Some((whole, "`settle`")),
+        StmtKind::Publish(_) => Some((whole, "`publish`")),
+        StmtKind::Sync(_) => Some((whole, "`sync`")),
+        StmtKind::Signal(_) => Some((whole, "`signal`")),
+        StmtKind::Await(_) => Some((whole, "`await`")),
+        StmtKind::Advance(_) => Some((whole, "`advance`")),
+        StmtKind::Trace(_) => Some((whole, "`trace`")),
+        StmtKind::Unsafe(_) => Some((whole, "`unsafe` blocks")),
+        StmtKind::Move(mv) => moves(mv, whole),
+        StmtKind::For(looped) => match &looped.over {
+            ForOver::Range(..) => None,
+            ForOver::Tickets(..) => Some((looped.header_span, "work lists by `tickets`")),
+        },
+        StmtKind::If(choice) => match &choice.cond.kind {
+            ExprKind::ArriveLast(_) => Some((choice.header_span, "`arrive.last`")),
+            _ => None,
+        },
+        StmtKind::Const(_)
+        | StmtKind::Let(_)
+        | StmtKind::View(_)
+        | StmtKind::Assign(_)
+        | StmtKind::MatchArch(_)
+        | StmtKind::GridWait
+        | StmtKind::GridLaunch
+        | StmtKind::Assert(..)
+        | StmtKind::Printf(..)
+        | StmtKind::Expr(_) => None,
+    }
+}
+
+fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
+    match mv.kind {
+        MoveKind::Copy => return Some((whole, "asynchronous copies")),
+        MoveKind::Multimem => return Some((whole, "`multimem` operations")),
+        MoveKind::Prefetch if mv.op.is("prefetch.tma") => return Some((whole, "`prefetch.tma`")),
+        MoveKind::Load | MoveKind::Store | MoveKind::Prefetch => {}
+    }
+    if let Some(into) = &mv.into {
+        return Some((into.span, "`into` a barrier"));
+    }
+    mv.via.as_ref().map(|via| (via.span, "`via` an atom"))
+}
+
+/// The parts of a register tile's declaration that are not built.
+pub(super) fn frag(tile: &TileDecl) -> Vec<NotBuilt> {
+    let parts = [
+        (&tile.swizzle, "`swizzle`"),
+        (&tile.align, "`align`"),
+        (&tile.every, "`every`"),
+        (&tile.stored, "thread-value layouts by `stored`"),
+    ];
+    let mut found: Vec<NotBuilt> =
+        parts.iter().filter_map(|(part, what)| Some((part.as_ref()?.span, *what))).collect();
+    found.extend(tile.via.as_ref().map(|via| (via.span, "layouts `via` an atom")));
+    found
+}
+
+/// The parts of a buffer's declaration that are not built.
+pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
+    let mut found = access(&buffer.access);
+    found.extend(buffer.space.and_then(|space| self::space(space, buffer.span)));
+    found.extend(buffer.ring.as_ref().map(|e| (e.span, "rings of buffers")));
+    found.extend(buffer.scaled_by.as_ref().map(|s| (s.scale.span, "block scales")));
+    found.extend(buffer.stored.as_ref().map(|e| (e.span, "layouts of buffers by `stored`")));
+    found
+}
+
+/// The qualifiers that are not built.
+pub(super) fn access(access: &Access) -> Vec<NotBuilt> {
+    let mut found = Vec::new();
+    if access.qualifier == Qualifier::Peer {
+        found.push((access.span, "`peer` buffers"));
+    }
+    if access.counter {
+        found.push((access.span, "`counter` buffers"));
+    }
+    if access.epoch {
+        found.push((access.span, "`epoch` buffers"));
+    }
+    found
+}
+
+/// The memory spaces that are not built.
+pub(super) fn space(space: Space, span: Span) -> Option<NotBuilt> {
+    match space {
+        Space::Gmem | Space::Frag => None,
+        Space::Smem => Some((span, "tiles in shared memory")),
+        Space::Tmem => Some((span, "tiles in tensor memory")),
+        Space::Sym => Some((span, "symmetric memory")),
+        Space::SymFlag => Some((span, "flags in symmetric memory")),
+        Space::SymMc => Some((span, "multicast memory")),
+    }
+}
+
+/// The launch entries that are not built.
+pub(super) fn launch(key: LaunchKey) -> Option<&'static str> {
+    match key {
+        LaunchKey::Grid | LaunchKey::Warps | LaunchKey::Pdl | LaunchKey::MinCtas => None,
+        LaunchKey::Cluster => Some("clusters"),
+        LaunchKey::World => Some("kernels over several ranks"),
+        LaunchKey::Resident => Some("`resident`"),
+    }
+}
+
+/// An expression that is refused as a whole, without a look inside.
+pub(super) fn expression(kind: &ExprKind) -> Option<&'static str> {
+    match kind {
+        ExprKind::Each => Some("`each`"),
+        ExprKind::Transpose(_) => Some("`^T`"),
+        ExprKind::ArriveLast(_) => Some("`arrive.last`"),
+        ExprKind::Spread(_) => Some("`spread` as a value"),
+        ExprKind::Layout(..) => Some("layouts as values"),
+        ExprKind::Field(..) => Some("parts of a value"),
+        ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Inf
+        | ExprKind::Bool(_)
+        | ExprKind::Str(_)
+        | ExprKind::Ref(_)
+        | ExprKind::Tuple(_)
+        | ExprKind::Range(_)
+        | ExprKind::Index(..)
+        | ExprKind::Call(_)
+        | ExprKind::Unary(..)
+        | ExprKind::Binary(..)
+        | ExprKind::Conditional(..)
+        | ExprKind::Load(_)
+        | ExprKind::MatchArch(_) => None,
+    }
+}
+
+/// The parts of a call that are not built.
+pub(super) fn call(call: &Call, span: Span) -> Option<NotBuilt> {
+    if let Some(via) = &call.via {
+        return Some((via.span, "tensor-core atoms"));
+    }
+    (call.order.is_some() || call.scope.is_some()).then_some((span, "atomic operations"))
+}
+
+/// The instances of a name that are not built.
+pub(super) fn instances(reference: &Ref) -> Option<NotBuilt> {
+    reference.at.iter().find_map(|at| match &at.kind {
+        InstanceKind::Slot(slot) => {
+            matches!(slot.kind, ExprKind::Each).then_some((at.span, "`@each`"))
+        }
+        InstanceKind::Cta(_) => Some((at.span, "memory of another CTA")),
+        InstanceKind::Peer(_) | InstanceKind::AllPeers => Some((at.span, "memory of another rank")),
+    })
+}
+
+/// Dotted names of the language that are not built as values.
+pub(super) fn path(text: &str) -> Option<&'static str> {
+    match text {
+        "rank" | "world" => Some("ranks"),
+        "cluster.rank" | "cluster.x" | "cluster.y" | "cluster.z" | "cluster.size" => {
+            Some("clusters")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,104 @@
+//! What names stand for while a kernel is written out.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use kernel_abi::DType;
+use kernel_dsl::ast::Name;
+use kernel_dsl::source::Span;
+
+use super::constants::Const;
+use super::operands::{Operand, Tile};
+use crate::kernel::{ParamId, VarId, ViewAxis};
+
+/// What a name stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Entity {
+    Const(Const),
+    Tile(Tile),
+    Range(RangeValue),
+    Frag(Frag),
+    Buffer(Buffer),
+    /// Its definition has been refused.
+    Refused,
+}
+
+/// `a .. + L until n`, or `a..b` with a bound that is known at run time only.
+#[derive(Debug, Clone)]
+pub(super) struct RangeValue {
+    pub(super) start: Operand,
+    pub(super) end: RangeLimit,
+    pub(super) until: Option<Operand>,
+    pub(super) span: Span,
+}
+
+/// How a range ends.
+#[derive(Debug, Clone)]
+pub(super) enum RangeLimit {
+    /// A constant length.
+    Length(u32),
+    /// The position behind the last one.
+    End(Operand),
+}
+
+/// An assignable tile.
+#[derive(Debug, Clone)]
+pub(super) struct Frag {
+    /// Absent when the tile has no elements.
+    pub(super) var: Option<VarId>,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<u32>,
+    pub(super) slots: u32,
+    pub(super) ringed: bool,
+}
+
+/// A buffer, or a view of one.
+#[derive(Debug, Clone)]
+pub(super) struct Buffer {
+    pub(super) param: ParamId,
+    pub(super) axes: Rc<[ViewAxis]>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Named {
+    pub(super) entity: Entity,
+    pub(super) span: Span,
+}
+
+/// The names of one kernel or function body.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    /// The file whose functions and constants are visible.
+    pub(super) unit: usize,
+    scopes: Vec<BTreeMap<&'a str, Named>>,
+    /// Shapes bound by `..S`.
+    pub(super) packs: BTreeMap<&'a str, Vec<u32>>,
+}
+
+impl<'a> Frame<'a> {
+    pub(super) fn new(unit: usize) -> Self {
+        Frame { unit, scopes: vec![BTreeMap::new()], packs: BTreeMap::new() }
+    }
+
+    pub(super) fn open(&mut self) {
+        self.scopes.push(BTreeMap::new());
+    }
+
+    pub(super) fn close(&mut self) {
+        self.scopes.pop();
+    }
+
+    pub(super) fn define(&mut self, name: &'a Name, entity: Entity) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(&name.text, Named { entity, span: name.span });
+        }
+    }
+
+    pub(super) fn lookup(&self, name: &str) -> Option<&Named> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.scopes.iter().flat_map(|scope| scope.keys().copied())
+    }
+}
