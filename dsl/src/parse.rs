@@ -174,9 +174,10 @@ impl<'a> Parser<'a> {
 
     /// Whether a finding about the tokens `lo..hi` was reported by the scanner.
     fn is_broken(&self, lo: usize, hi: usize) -> bool {
-        let span = self.span(lo, hi);
-        let first = self.broken.partition_point(|&at| at < span.lo);
-        self.broken.get(first).is_some_and(|&at| at < span.hi.max(span.lo + 1))
+        let place = |at: usize| self.tokens.get(at).map_or(self.text.len() as u32, |t| t.lo);
+        let (lo, hi) = (place(lo), place(hi));
+        let first = self.broken.partition_point(|&at| at < lo);
+        self.broken.get(first).is_some_and(|&at| at < hi.max(lo + 1))
     }
 
     /// Matches the tokens `lo..hi` against the rule of a piece and builds a node. Gives nothing, and

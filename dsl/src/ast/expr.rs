@@ -147,6 +147,7 @@ pub enum IndexKind {
     /// `_`, a new axis of 1
     NewAxis,
     /// A scalar, an index tile, or a value that is a range; `i until n` makes it absent from n on.
+    /// The `until` of a range is in the range.
     At(Expr, Option<Expr>),
 }
 

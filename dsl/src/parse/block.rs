@@ -276,7 +276,7 @@ impl Parser<'_> {
             self.inside(&mut open, arm);
             let piece = Piece {
                 rule: Rule::arm_head,
-                what: "target of this arm",
+                what: "arm",
                 end: "`=>`",
                 form: Some("sm_90a | sm_100a => { … }"),
             };

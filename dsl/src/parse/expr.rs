@@ -279,7 +279,13 @@ impl Build {
         let mut parts = Parts::of(pair);
         let until = self.until(&mut parts);
         let kind = match parts.take(Rule::value) {
-            Some(value) => IndexKind::At(self.value(value), until),
+            Some(value) => {
+                let value = self.value(value);
+                if matches!(value.kind, ExprKind::Range(_)) && until.is_some() {
+                    self.repeated(span, "`until`");
+                }
+                IndexKind::At(value, until)
+            }
             None if parts.has(Rule::hole) => IndexKind::NewAxis,
             None => IndexKind::All(until),
         };

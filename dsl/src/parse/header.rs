@@ -52,8 +52,8 @@ const FN_PARAM: Piece<'_> = Piece {
 impl Parser<'_> {
     /// The header of the kernel at `lo`, whose body starts at `hi`.
     pub(super) fn kernel_header(&mut self, lo: usize, hi: usize) -> Option<KernelHeader> {
-        let name = self.header_name(lo, hi, Rule::kernel_head, "kernel");
-        let (consts, at) = self.consts(lo + 2, hi);
+        let (name, at) = self.header_name(lo, hi, Rule::kernel_head, "kernel");
+        let (consts, at) = self.consts(at, hi);
         let (buffers, at) = self.list(at, hi, "(", |parser, lo, hi, trivia| {
             let buffer = parser.piece(&BUFFER, lo, hi, Build::buffer)?;
             Some(Buffer { trivia, ..buffer })
@@ -113,8 +113,8 @@ impl Parser<'_> {
 
     /// The header of the function at `lo`, whose body starts at `hi`.
     pub(super) fn function_header(&mut self, lo: usize, hi: usize) -> Option<FunctionHeader> {
-        let name = self.header_name(lo, hi, Rule::fn_head, "fn");
-        let (consts, at) = self.consts(lo + 2, hi);
+        let (name, at) = self.header_name(lo, hi, Rule::fn_head, "fn");
+        let (consts, at) = self.consts(at, hi);
         let (params, at) = self.list(at, hi, "(", |parser, lo, hi, trivia| {
             let param = parser.piece(&FN_PARAM, lo, hi, Build::fn_param)?;
             Some(FnParam { trivia, ..param })
@@ -136,11 +136,21 @@ impl Parser<'_> {
         Some(FunctionHeader { name: name?, consts, params, returns })
     }
 
-    fn header_name(&mut self, lo: usize, hi: usize, rule: Rule, word: &str) -> Option<Name> {
+    /// The name in a header, and where the parameters start.
+    fn header_name(
+        &mut self,
+        lo: usize,
+        hi: usize,
+        rule: Rule,
+        word: &str,
+    ) -> (Option<Name>, usize) {
         let what = format!("`{word}` header");
         let piece = Piece { rule, what: &what, end: "`(`", form: words::form_of(word) };
-        let end = (lo + 2).min(hi);
-        self.piece(&piece, lo, end, |build, pair| build.name(&Parts::of(pair).need(Rule::name)))
+        let params = (lo + 1..hi).find(|&at| matches!(self.word(at), "(" | "<" | "{"));
+        let end = params.unwrap_or(hi);
+        let name = self
+            .piece(&piece, lo, end, |build, pair| build.name(&Parts::of(pair).need(Rule::name)));
+        (name, end)
     }
 
     /// `<const …>` at `at`, if it is there, and the place behind it.
@@ -190,7 +200,9 @@ impl Parser<'_> {
             return (Vec::new(), self.next_clause(at, hi));
         }
         let end = self.partner(at);
-        (self.list_between(at + 1, end, read), end + 1)
+        // An opening bracket without its partner runs into what follows the list.
+        let last = if self.is_broken(at, at + 1) { at + 1 } else { end };
+        (self.list_between(at + 1, last, read), end + 1)
     }
 
     fn list_between<T>(

@@ -109,7 +109,9 @@ impl Parser<'_> {
             if words::ITEM_WORDS.contains(&word) && self.tokens[at].first {
                 return Err(at);
             }
-            if self.opens(at, "{") && !matches!(self.word(at - 1), "launch" | "in") {
+            let braces_of_clause = matches!(self.word(at - 1), "launch" | "in")
+                || matches!(self.word(self.skip(at)), "{" | "launch" | "where" | "tune" | "export");
+            if self.opens(at, "{") && !braces_of_clause {
                 return Ok(at);
             }
             at = self.skip(at);

@@ -88,6 +88,7 @@ const EXPRESSION: &str = "an expression";
 /// What "an expression" covers.
 const BEGINS_EXPRESSION: &[&str] =
     &[NAME, "a string", "`(`", "`load`", "`arrive.last`", "`layout`", "`spread`", "`match`"];
+const INSTANCE: &str = "which instance";
 const OPERATOR: &str = "an operator";
 
 /// The phrases for what could stand at the place, the most telling first.
@@ -108,6 +109,14 @@ fn expected(positives: &[Rule], piece: &Piece<'_>) -> Vec<String> {
     }
     if phrases.iter().any(|phrase| phrase == EXPRESSION) {
         phrases.retain(|phrase| !BEGINS_EXPRESSION.contains(&phrase.as_str()));
+    }
+    let has = |phrases: &[String], wanted: &str| phrases.iter().any(|phrase| phrase == wanted);
+    if has(&phrases, "`,`") {
+        // Every argument could be a named one.
+        phrases.retain(|phrase| phrase != "`=`");
+    }
+    if has(&phrases, INSTANCE) {
+        phrases.retain(|phrase| phrase != "`cta`" && phrase != "`peer`");
     }
     if phrases.is_empty() {
         phrases.push(format!("the form of a {}", piece.what));
@@ -194,7 +203,7 @@ fn phrase(rule: Rule) -> Option<String> {
         Rule::index => "an index",
         Rule::hole => "`_`",
         Rule::all_of_axis => "`:`",
-        Rule::slot | Rule::cta_instance | Rule::peer_instance => "which instance",
+        Rule::slot | Rule::cta_instance | Rule::peer_instance => INSTANCE,
         Rule::dim | Rule::rest_of_shape => "an extent",
         Rule::arrow | Rule::move_dest => "`->`",
         Rule::comma | Rule::trailing_comma => "`,`",
@@ -208,6 +217,7 @@ fn phrase(rule: Rule) -> Option<String> {
         Rule::close_brace => "`}`",
         Rule::semicolon => "`;`",
         Rule::star => "`*`",
+        Rule::dot => "`.`",
         Rule::assign | Rule::assign_op => "`=`",
         Rule::qualifier | Rule::access | Rule::access_of_param => {
             "a qualifier such as `static`, `input` or `output`"

@@ -385,7 +385,10 @@ impl Scanner<'_> {
     fn report_unclosed(&mut self, open: u32, why: &str) {
         let token = self.tokens[open as usize];
         let shown = self.byte_at(open) as char;
-        let here = self.span(self.at.min(self.text.len()), (self.at + 1).min(self.text.len()));
+        let rest = &self.text.as_bytes()[self.at..];
+        let word = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
+        let len = word.count().max(1).min(rest.len());
+        let here = self.span(self.at, self.at + len);
         let diagnostic = Diagnostic::error(Code::E0004, format!("`{shown}` is not closed"))
             .label(self.span(token.lo as usize, token.hi as usize), "opened here")
             .secondary(here, why.to_owned());
