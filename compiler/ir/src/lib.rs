@@ -21,6 +21,7 @@ pub mod kernel;
 pub mod layout;
 pub mod ops;
 pub mod order;
+pub mod pipeline;
 pub mod sema;
 pub mod target;
 pub mod verify;
