@@ -1,6 +1,9 @@
 //! Diagnostics as plain data: built anywhere, rendered in `render`, `json` and `sarif` only.
 
 mod codes;
+pub mod json;
+pub mod render;
+pub mod sarif;
 
 use std::fmt;
 

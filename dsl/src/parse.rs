@@ -175,7 +175,9 @@ impl<'a> Parser<'a> {
     /// Whether a finding about the tokens `lo..hi` was reported by the scanner.
     fn is_broken(&self, lo: usize, hi: usize) -> bool {
         let place = |at: usize| self.tokens.get(at).map_or(self.text.len() as u32, |t| t.lo);
-        let (lo, hi) = (place(lo), place(hi));
+        // A bracket that the scanner closed where it gave up is empty; what is broken starts there.
+        let gave_up = self.tokens.get(hi).is_some_and(|token| token.lo == token.hi);
+        let (lo, hi) = (place(lo), place(hi) + u32::from(gave_up));
         let first = self.broken.partition_point(|&at| at < lo);
         self.broken.get(first).is_some_and(|&at| at < hi.max(lo + 1))
     }

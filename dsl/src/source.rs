@@ -100,9 +100,8 @@ impl SourceMap {
             }
             text.truncate(end);
         }
-        let starts_after = |(at, byte): (usize, u8)| (byte == b'\n').then_some(at as u32 + 1);
-        let line_starts =
-            std::iter::once(0).chain(text.bytes().enumerate().filter_map(starts_after)).collect();
+        let ends = text.match_indices('\n').map(|(at, _)| at as u32 + 1);
+        let line_starts = std::iter::once(0).chain(ends).collect();
         let id = FileId(u32::try_from(self.files.len()).expect("fewer than 2^32 files"));
         self.files.push(SourceFile { name: name.into(), text, line_starts });
         id

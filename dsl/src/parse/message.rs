@@ -291,7 +291,7 @@ impl Place<'_> {
         let word = self.word(at);
         match token.kind {
             TokenKind::Str => "a string".to_owned(),
-            _ if word.is_empty() => "the end of the piece".to_owned(),
+            _ if word.is_empty() => "the end of the text".to_owned(),
             _ if word.len() > 32 => {
                 format!("`{}…`", word.chars().take(30).collect::<String>())
             }

@@ -414,11 +414,7 @@ impl Scanner<'_> {
         let mut masked = self.text.as_bytes().to_vec();
         let comments = self.comments.iter().map(|c| (c.lo as usize, c.hi as usize));
         for (lo, hi) in comments.chain(self.blanks.iter().copied()) {
-            for byte in &mut masked[lo..hi] {
-                if !matches!(byte, b'\n' | b'\r') {
-                    *byte = b' ';
-                }
-            }
+            masked[lo..hi].fill(b' ');
         }
         let masked = String::from_utf8(masked).expect("whole characters were replaced by spaces");
         self.broken.sort_unstable();
