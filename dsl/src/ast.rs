@@ -4,11 +4,13 @@
 //! that the printer loses none. Data types, operation names, atoms and targets are plain names here;
 //! what is an enum is fixed by the grammar.
 
+mod dump;
 mod expr;
 mod header;
 pub mod print;
 mod stmt;
 
+pub use dump::dump;
 pub use expr::*;
 pub use header::*;
 pub use stmt::*;
@@ -85,13 +87,13 @@ pub struct Comment {
     pub span: Span,
 }
 
-/// A wish of the author about line breaks. It has no meaning, and `{:#?}` does not show it.
+/// A wish of the author about line breaks. It has no meaning, and `dump` does not show it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hint(pub bool);
 
 impl std::fmt::Debug for Hint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if f.alternate() { f.write_str("_") } else { write!(f, "{}", self.0) }
+        write!(f, "@{}", self.0)
     }
 }
 
@@ -169,20 +171,6 @@ impl File {
             _ => None,
         })
     }
-}
-
-/// The tree as indented text: every node and comment, no positions and no hints. Two files with the
-/// same dump mean the same and hold the same comments.
-pub fn dump(file: &File) -> String {
-    let noise = ["span: _,", "header_span: _,", "blank_before: _,", "same_line: _,", "inline: _,"];
-    let mut out = String::new();
-    for line in format!("{:#?}", (&file.items, &file.tail)).lines() {
-        if !noise.contains(&line.trim_start()) {
-            out.push_str(line);
-            out.push('\n');
-        }
-    }
-    out
 }
 
 /// Something at the top level.

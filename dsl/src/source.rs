@@ -49,14 +49,9 @@ impl Span {
 }
 
 impl fmt::Debug for Span {
-    /// Plain form `file:lo..hi`; the alternate form is a fixed mark, so that a tree printed with
-    /// `{:#?}` does not depend on positions.
+    /// `@file:lo..hi`; `ast::dump` leaves out what starts with `@`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if f.alternate() {
-            f.write_str("_")
-        } else {
-            write!(f, "{}:{}..{}", self.file.0, self.lo, self.hi)
-        }
+        write!(f, "@{}:{}..{}", self.file.0, self.lo, self.hi)
     }
 }
 
