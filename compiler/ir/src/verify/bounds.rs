@@ -114,17 +114,20 @@ impl Walk<'_> {
         let inside = extent.plus(-1, &end).is_some_and(|f| self.known.proves(&f, &self.facts));
         if !inside || !self.known.proves(&start, &self.facts) {
             self.sink.push(
-                Diagnostic::error(Code::E0401, "this range cannot be proved to lie inside its buffer")
-                    .label(
-                        stmt.span,
-                        format!(
-                            "elements {} .. {} of {}",
-                            self.known.describe(&start),
-                            self.known.describe(&end),
-                            self.known.describe(&extent)
-                        ),
-                    )
-                    .help("bound it with `min`, a contract, or `share(i, of, n)`"),
+                Diagnostic::error(
+                    Code::E0401,
+                    "this range cannot be proved to lie inside its buffer",
+                )
+                .label(
+                    stmt.span,
+                    format!(
+                        "elements {} .. {} of {}",
+                        self.known.describe(&start),
+                        self.known.describe(&end),
+                        self.known.describe(&extent)
+                    ),
+                )
+                .help("bound it with `min`, a contract, or `share(i, of, n)`"),
             );
         }
     }

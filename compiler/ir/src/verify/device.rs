@@ -40,8 +40,12 @@ impl Structure<'_> {
                 }
                 self.define(loc, *dst);
             }
-            DeviceOp::Special { dst, .. } | DeviceOp::ScalarParam { dst, .. } => self.define(loc, *dst),
-            DeviceOp::Unary { dst, x, .. } | DeviceOp::Convert { dst, x } | DeviceOp::Copy { dst, x } => {
+            DeviceOp::Special { dst, .. } | DeviceOp::ScalarParam { dst, .. } => {
+                self.define(loc, *dst)
+            }
+            DeviceOp::Unary { dst, x, .. }
+            | DeviceOp::Convert { dst, x }
+            | DeviceOp::Copy { dst, x } => {
                 self.args(loc, self.len(*dst), &[x]);
                 self.define(loc, *dst);
             }

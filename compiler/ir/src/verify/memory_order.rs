@@ -64,7 +64,9 @@ impl Walk<'_> {
                         )
                         .label(stmt.span, "this wait has nothing to wait for")
                         .secondary(self.kernel.span, "its `pdl` is neither `consumer` nor `both`")
-                        .help("write `pdl: consumer` or `pdl: both` in `launch`, or remove the wait"),
+                        .help(
+                            "write `pdl: consumer` or `pdl: both` in `launch`, or remove the wait",
+                        ),
                     );
                     return at;
                 }
@@ -108,7 +110,10 @@ impl Walk<'_> {
         self.sink.push(
             Diagnostic::error(
                 Code::E0107,
-                format!("activation `{}` can be read before the previous kernel has finished", p.name),
+                format!(
+                    "activation `{}` can be read before the previous kernel has finished",
+                    p.name
+                ),
             )
             .label(span, format!("this {what} is not ordered after a `grid_wait`{}", on_paths(at)))
             .secondary(p.span, format!("declared `{}`: {who}", p.access))
@@ -127,7 +132,10 @@ impl Walk<'_> {
                 format!("`{}` can be written while the previous kernel still uses it", p.name),
             )
             .label(span, format!("this write is not ordered after a `grid_wait`{}", on_paths(at)))
-            .secondary(p.span, format!("declared `{}`: earlier kernels may still read it", p.access))
+            .secondary(
+                p.span,
+                format!("declared `{}`: earlier kernels may still read it", p.access),
+            )
             .help("put `grid_wait;` before this statement, on every path that leads to it"),
         );
     }
@@ -167,11 +175,15 @@ impl Walk<'_> {
             Code::E0109,
             format!("kernel `{}` can finish without `grid_wait`", self.kernel.name),
         )
-        .label(self.kernel.span, "kernels after this one may then start before those ahead are done");
+        .label(
+            self.kernel.span,
+            "kernels after this one may then start before those ahead are done",
+        );
         if let Some((span, why)) = leak(&self.kernel.body) {
             diagnostic = diagnostic.secondary(span, why);
         }
-        self.sink.push(diagnostic.help("put `grid_wait;` on every path, best before the first branch"));
+        self.sink
+            .push(diagnostic.help("put `grid_wait;` on every path, best before the first branch"));
     }
 }
 
@@ -182,7 +194,9 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
             let waits = |body: &[Stmt]| order::after(WaitOrder::Before, body);
             match (waits(then_body), waits(else_body)) {
                 (WaitOrder::After, WaitOrder::After) => None,
-                (WaitOrder::After, _) => Some((stmt.span, "the wait is skipped when this is false")),
+                (WaitOrder::After, _) => {
+                    Some((stmt.span, "the wait is skipped when this is false"))
+                }
                 (_, WaitOrder::After) => Some((stmt.span, "the wait is skipped when this is true")),
                 (_, _) => leak(then_body).or_else(|| leak(else_body)),
             }

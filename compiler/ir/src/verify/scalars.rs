@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 
 use kernel_abi::DType;
 
-use crate::index::{Id, IndexVec};
-use crate::kernel::{
-    ContractBound, Extent, Kernel, Literal, Op, ParamId, ValueId,
-};
+use crate::index::IndexVec;
+use crate::kernel::{ContractBound, Extent, Kernel, Literal, Op, ParamId, ValueId};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
 /// An inclusive interval; `None` is unbounded.
@@ -30,10 +28,7 @@ impl Interval {
 
     fn join(self, other: Interval) -> Interval {
         let both = |a: Option<i128>, b: Option<i128>, f: fn(i128, i128) -> i128| Some(f(a?, b?));
-        Interval {
-            lo: both(self.lo, other.lo, i128::min),
-            hi: both(self.hi, other.hi, i128::max),
-        }
+        Interval { lo: both(self.lo, other.lo, i128::min), hi: both(self.hi, other.hi, i128::max) }
     }
 
     fn meet(self, other: Interval) -> Interval {
@@ -129,9 +124,7 @@ impl<'k> Knowledge<'k> {
         };
         for axis in 0..3u8 {
             let count = kernel.launch.grid[usize::from(axis)];
-            knowledge
-                .intervals
-                .insert(Symbol::Cta(axis), Interval::new(0, i128::from(count) - 1));
+            knowledge.intervals.insert(Symbol::Cta(axis), Interval::new(0, i128::from(count) - 1));
         }
         for (id, param) in kernel.params.iter_enumerated() {
             if param.access == kernel_abi::Access::Scalar {
@@ -206,7 +199,9 @@ impl<'k> Knowledge<'k> {
         match condition.clone() {
             Condition::Known(_) => Facts::new(),
             Condition::Not(x) => self.path_facts(x, !truth),
-            Condition::And(a, b) if truth => [self.path_facts(a, true), self.path_facts(b, true)].concat(),
+            Condition::And(a, b) if truth => {
+                [self.path_facts(a, true), self.path_facts(b, true)].concat()
+            }
             Condition::Or(a, b) if !truth => {
                 [self.path_facts(a, false), self.path_facts(b, false)].concat()
             }
@@ -243,10 +238,8 @@ impl<'k> Knowledge<'k> {
     pub(super) fn bind_loop(&mut self, var: ValueId, start: ValueId, end: ValueId) -> Facts {
         let symbol = Symbol::Value(var);
         let (start, end) = (self.form(start), self.form(end));
-        let interval = Interval {
-            lo: self.interval(&start).lo,
-            hi: self.interval(&end).hi.map(|hi| hi - 1),
-        };
+        let interval =
+            Interval { lo: self.interval(&start).lo, hi: self.interval(&end).hi.map(|hi| hi - 1) };
         self.intervals.insert(symbol, interval.meet(dtype_interval(DType::I32)));
         let form = Form::symbol(symbol);
         let facts = [
@@ -267,8 +260,7 @@ impl<'k> Knowledge<'k> {
         }
         if let (Op::Argmax { x, axis }, Some(&at)) = (op, results.get(1)) {
             let extent = kernel.values[*x].shape[usize::from(*axis)];
-            self.intervals
-                .insert(Symbol::Value(at), Interval::new(0, i128::from(extent) - 1));
+            self.intervals.insert(Symbol::Value(at), Interval::new(0, i128::from(extent) - 1));
         }
         if !dtype.is_int() {
             return;
@@ -395,10 +387,11 @@ impl<'k> Knowledge<'k> {
                 (Some(c), _) => return Form::default().plus(c, b),
                 (_, Some(c)) => return Form::default().plus(c, a),
                 (None, None) => {
-                    let corners: Option<Vec<i128>> = [(ia.lo, ib.lo), (ia.lo, ib.hi), (ia.hi, ib.lo), (ia.hi, ib.hi)]
-                        .into_iter()
-                        .map(|(x, y)| x?.checked_mul(y?))
-                        .collect();
+                    let corners: Option<Vec<i128>> =
+                        [(ia.lo, ib.lo), (ia.lo, ib.hi), (ia.hi, ib.lo), (ia.hi, ib.hi)]
+                            .into_iter()
+                            .map(|(x, y)| x?.checked_mul(y?))
+                            .collect();
                     if let Some(corners) = corners {
                         let lo = corners.iter().copied().min();
                         let hi = corners.iter().copied().max();
@@ -414,7 +407,8 @@ impl<'k> Knowledge<'k> {
             BinaryOp::Div => {
                 if let Some(c) = constant.filter(|c| *c > 0) {
                     let divide = |x: Option<i128>| x.map(|x| x / c);
-                    self.intervals.insert(symbol, Interval { lo: divide(ia.lo), hi: divide(ia.hi) });
+                    self.intervals
+                        .insert(symbol, Interval { lo: divide(ia.lo), hi: divide(ia.hi) });
                     if ia.lo.is_some_and(|lo| lo >= 0) {
                         // c * q <= a < c * (q + 1)
                         let q = Form::symbol(symbol);
@@ -454,7 +448,8 @@ impl<'k> Knowledge<'k> {
                     (_, _) => None,
                 };
                 // A minimum is bounded above by either operand, below by both; a maximum the other way.
-                let interval = Interval { lo: pick(ia.lo, ib.lo, least), hi: pick(ia.hi, ib.hi, !least) };
+                let interval =
+                    Interval { lo: pick(ia.lo, ib.lo, least), hi: pick(ia.hi, ib.hi, !least) };
                 self.intervals.insert(symbol, interval);
                 let own = Form::symbol(symbol);
                 for operand in [a, b] {
@@ -518,7 +513,7 @@ impl<'k> Knowledge<'k> {
             let name = match symbol {
                 Symbol::Value(v) => match &self.kernel.values[*v].name {
                     Some(name) => name.clone(),
-                    None => format!("value {}", v.index()),
+                    None => "a computed value".to_owned(),
                 },
                 Symbol::Param(p) => self.kernel.params[*p].name.clone(),
                 Symbol::Cta(axis) => format!("cta.{}", ["x", "y", "z"][usize::from(*axis)]),

@@ -11,12 +11,14 @@ use crate::index::{Id, IndexVec};
 use crate::kernel::{AxisIndex, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
-    let mut walk =
-        Walk { kernel, defined: kernel.values.iter().map(|_| false).collect(), sink };
+    let mut walk = Walk { kernel, defined: kernel.values.iter().map(|_| false).collect(), sink };
     for value in kernel.values.iter() {
         let spread = value.distribution.shape();
         if spread != value.shape || value.distribution.warps != kernel.launch.warps {
-            walk.fault(value.span, format!("a tile of shape {:?} is spread as {spread:?}", value.shape));
+            walk.fault(
+                value.span,
+                format!("a tile of shape {:?} is spread as {spread:?}", value.shape),
+            );
         }
     }
     for var in kernel.vars.iter() {
@@ -61,7 +63,10 @@ impl Walk<'_> {
                     && var.shape == value.shape
                     && var.distribution == value.distribution;
                 if !same || *slot >= var.slots {
-                    self.fault(span, format!("tile `{}` takes a value that does not fit", var.name));
+                    self.fault(
+                        span,
+                        format!("tile `{}` takes a value that does not fit", var.name),
+                    );
                 }
             }
             StmtKind::Store { value, access, .. } => {
@@ -112,7 +117,9 @@ impl Walk<'_> {
         let shape = value(*result).shape.clone();
         let fits = match op {
             Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) => shape.is_empty(),
-            Op::Unary { x, .. } | Op::Convert { x } | Op::Relayout { x } => value(*x).shape == shape,
+            Op::Unary { x, .. } | Op::Convert { x } | Op::Relayout { x } => {
+                value(*x).shape == shape
+            }
             Op::Binary { a, b, .. } => {
                 value(*a).dtype == value(*b).dtype
                     && broadcast(&[&value(*a).shape, &value(*b).shape]).as_ref() == Some(&shape)
@@ -124,7 +131,8 @@ impl Walk<'_> {
             }
             Op::Select { cond, a, b } => {
                 value(*cond).dtype == DType::Bool
-                    && broadcast(&[&value(*cond).shape, &value(*a).shape, &value(*b).shape]).as_ref()
+                    && broadcast(&[&value(*cond).shape, &value(*a).shape, &value(*b).shape])
+                        .as_ref()
                         == Some(&shape)
             }
             Op::Fma { a, b, c } => {
@@ -136,7 +144,9 @@ impl Walk<'_> {
             Op::Expand { x, axes } => {
                 let old: Vec<u32> = axes
                     .iter()
-                    .map(|a| a.map_or(1, |a| value(*x).shape.get(usize::from(a)).copied().unwrap_or(0)))
+                    .map(|a| {
+                        a.map_or(1, |a| value(*x).shape.get(usize::from(a)).copied().unwrap_or(0))
+                    })
                     .collect();
                 old == shape
             }

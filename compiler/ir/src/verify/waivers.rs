@@ -14,10 +14,7 @@ pub struct Waived {
 }
 
 /// Splits `found` into what stands and what is waived; a waiver that silences nothing is a warning.
-pub(super) fn apply(
-    waivers: &[Waiver],
-    found: Vec<Diagnostic>,
-) -> (Vec<Diagnostic>, Vec<Waived>) {
+pub(super) fn apply(waivers: &[Waiver], found: Vec<Diagnostic>) -> (Vec<Diagnostic>, Vec<Waived>) {
     let mut used = vec![false; waivers.len()];
     let mut standing = Vec::new();
     let mut waived = Vec::new();
