@@ -289,6 +289,33 @@ impl<'a> Parser<'a> {
         None
     }
 
+    /// The place behind the generic arguments whose `<` is at `at`: it stands directly behind a
+    /// name, the arguments hold no brackets, and `(` follows.
+    fn behind_generics(&self, at: usize) -> Option<usize> {
+        let before = self.tokens.get(at.checked_sub(1)?)?;
+        let is_head = self.word(at) == "<"
+            && before.kind == TokenKind::Word
+            && before.hi == self.tokens[at].lo;
+        if !is_head {
+            return None;
+        }
+        let mut end = at + 1;
+        while end < self.tokens.len() && self.word(end) != ">" {
+            let plain = match self.tokens[end].kind {
+                TokenKind::Word | TokenKind::Number => true,
+                TokenKind::Mark => {
+                    matches!(self.word(end), "," | "." | "+" | "-" | "*" | "/" | "%" | "!" | "~")
+                }
+                TokenKind::Str | TokenKind::Open(_) | TokenKind::Close(_) => false,
+            };
+            if !plain {
+                return None;
+            }
+            end += 1;
+        }
+        self.opens(end + 1, "(").then_some(end + 1)
+    }
+
     /// Cuts the tokens `lo..hi` at marks outside of brackets. Each part comes with the place of its
     /// mark, or `hi` for the last; an empty last part is left out.
     fn split(&self, lo: usize, hi: usize, mark: &str) -> Vec<(usize, usize)> {
@@ -300,7 +327,7 @@ impl<'a> Parser<'a> {
                 parts.push((start, at));
                 start = at + 1;
             }
-            at = self.skip(at);
+            at = self.behind_generics(at).unwrap_or_else(|| self.skip(at));
         }
         if start < hi {
             parts.push((start, hi));

@@ -82,7 +82,9 @@ impl Parser<'_> {
     fn find_brace(&self, lo: usize, end: usize) -> Option<usize> {
         let mut at = lo;
         while at < end {
-            if self.opens(at, "{") {
+            let of_a_value =
+                at > lo + 2 && self.word(at - 1) == "arch" && self.word(at - 2) == "match";
+            if self.opens(at, "{") && !of_a_value {
                 return Some(at);
             }
             if self.word(at) == ";" || (at > lo && self.starts_line(at)) {

@@ -109,7 +109,7 @@ impl Parser<'_> {
             if words::ITEM_WORDS.contains(&word) && self.tokens[at].first {
                 return Err(at);
             }
-            let braces_of_clause = matches!(self.word(at - 1), "launch" | "in")
+            let braces_of_clause = matches!(self.word(at - 1), "launch" | "in" | "arch")
                 || matches!(self.word(self.skip(at)), "{" | "launch" | "where" | "tune" | "export");
             if self.opens(at, "{") && !braces_of_clause {
                 return Ok(at);

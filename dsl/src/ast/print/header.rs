@@ -217,8 +217,10 @@ fn line_starts(params: &[Param<'_>]) -> Vec<bool> {
     let mut starts: Vec<bool> = Vec::new();
     let mut closed = true;
     for param in params {
-        starts.push(closed || !param.trivia.same_line.0 || !param.trivia.leading.is_empty());
-        closed = param.trivia.trailing.is_some();
+        let trivia = param.trivia;
+        let joins = trivia.same_line.0 && !trivia.blank_before.0 && trivia.leading.is_empty();
+        starts.push(closed || !joins);
+        closed = trivia.trailing.is_some();
     }
     loop {
         let (access, name) = columns(params, &starts);
