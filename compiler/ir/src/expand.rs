@@ -1,4 +1,143 @@
 //! Expansion: kernel level to device level.
+//!
+//! Assumes a kernel whose tiles are distributed by [`infer`](crate::infer). Guarantees a device kernel that
+//! gives the same bits: element-wise operations work on the registers of a thread; loads and stores become
+//! vectors as wide as their addresses provably allow; reductions, `argmax` and spread contractions fold within
+//! a thread, then over lanes by shuffles, then over warps through shared memory; `relayout` goes through
+//! shared memory. Leaves the order of loads, stores and waits alone.
+//!
+//! Reductions that no statement orders share one exchange through shared memory: pure operations that need
+//! the result of a pending one wait in a queue until something that must not wait needs them.
+
+mod builder;
+mod cleanup;
+mod elementwise;
+mod fold;
+mod linear;
+mod memory;
+mod notes;
+mod prefetch;
+mod queue;
+mod shared;
+mod statements;
+mod uses;
+mod vectors;
 
 #[cfg(test)]
 pub(crate) mod sample;
+#[cfg(test)]
+mod tests;
+
+use kernel_abi::DType;
+use kernel_dsl::diag::Diagnostic;
+use rustc_hash::FxHashMap;
+
+use builder::Builder;
+use linear::Linear;
+
+pub(crate) use cleanup::{each_read, result};
+pub(crate) use notes::{AccessNote, Notes};
+
+use crate::device::{DeviceKernel, FragId, SlotId, WaitOrder};
+use crate::kernel::{Kernel, ValueId, VarId};
+
+/// Expands a kernel; errors name what exceeds the target.
+pub fn expand(kernel: &Kernel) -> Result<DeviceKernel, Vec<Diagnostic>> {
+    expand_noted(kernel).map(|(device, _)| device)
+}
+
+/// Expands a kernel and tells what was decided on the way.
+pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec<Diagnostic>> {
+    let mut expander = Expander::new(kernel);
+    expander.block(&kernel.body);
+    let Expander { mut b, shared, notes, errors, .. } = expander;
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let body = b.close();
+    let mut device = DeviceKernel {
+        name: kernel.name.clone(),
+        export: kernel.export.clone(),
+        target: kernel.target,
+        launch: kernel.launch.clone(),
+        params: kernel.params.clone(),
+        frags: b.frags,
+        slots: b.slots,
+        body,
+        shared_bytes: shared.peak(),
+        locs: b.locs,
+    };
+    cleanup::remove_dead(&mut device);
+    Ok((device, notes))
+}
+
+/// What stands for a value of the kernel level.
+#[derive(Debug, Clone)]
+enum Repr {
+    /// An integer scalar, computed when a register with it is needed.
+    Int(Linear),
+    /// The registers of a thread.
+    Frag(FragId),
+}
+
+/// The state of one expansion.
+struct Expander<'k> {
+    kernel: &'k Kernel,
+    b: Builder<'k>,
+    values: FxHashMap<ValueId, Repr>,
+    slots: FxHashMap<(VarId, u32), SlotId>,
+    /// What each slot holds, where one assignment decides it.
+    contents: FxHashMap<(VarId, u32), FragId>,
+    order: WaitOrder,
+    shared: shared::Shared,
+    queue: queue::Queue<'k>,
+    notes: Notes,
+    errors: Vec<Diagnostic>,
+}
+
+impl<'k> Expander<'k> {
+    fn new(kernel: &'k Kernel) -> Expander<'k> {
+        let order =
+            if kernel.launch.pdl.is_consumer() { WaitOrder::Before } else { WaitOrder::NoWait };
+        Expander {
+            kernel,
+            b: Builder::new(kernel),
+            values: FxHashMap::default(),
+            slots: FxHashMap::default(),
+            contents: FxHashMap::default(),
+            order,
+            shared: shared::Shared::new(kernel.target.info().max_shared_bytes),
+            queue: queue::Queue::default(),
+            notes: Notes::default(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The integer scalar `value` as a form.
+    fn integer(&mut self, value: ValueId) -> Linear {
+        match self.values.get(&value) {
+            Some(Repr::Int(form)) => form.clone(),
+            Some(&Repr::Frag(frag)) => Linear::register((frag, 0)),
+            None => unreachable!("a value is defined before its uses"),
+        }
+    }
+
+    /// The registers of `value`.
+    fn frag(&mut self, value: ValueId) -> FragId {
+        match self.values.get(&value) {
+            Some(&Repr::Frag(frag)) => frag,
+            Some(Repr::Int(form)) => {
+                let form = form.clone();
+                let reg = self.b.materialize(&form, self.kernel.values[value].dtype);
+                self.b.single(reg)
+            }
+            None => unreachable!("a value is defined before its uses"),
+        }
+    }
+
+    /// True for scalars that are handled as forms.
+    fn is_form(&self, value: ValueId) -> bool {
+        let value = &self.kernel.values[value];
+        value.is_scalar() && matches!(value.dtype, DType::I32 | DType::I64)
+    }
+}

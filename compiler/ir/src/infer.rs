@@ -26,6 +26,8 @@ use crate::kernel::Kernel;
 
 use classes::{Classes, Tile};
 
+pub(crate) use access::{contiguous_axis, tile_axes};
+
 /// Elements of one tile that one thread may hold.
 pub const MAX_TILE_REGISTERS: u64 = 1024;
 

@@ -2,7 +2,7 @@
 
 use kernel_abi::DType;
 
-use crate::distribution::{AxisMap, Distribution};
+use crate::distribution::Distribution;
 use crate::kernel::{AxisIndex, TileAccess};
 
 /// One axis of the tile of an access.
@@ -48,6 +48,38 @@ pub(crate) fn contiguous_axis(axes: &[TileAxis]) -> Option<usize> {
     axes.iter().rposition(|a| a.stride == 1 && a.len > 1 && !a.is_gathered)
 }
 
+/// The contiguous axis, then those that follow it without a gap, each whole.
+pub(super) fn contiguous_chain(axes: &[TileAxis]) -> Vec<usize> {
+    let mut chain: Vec<usize> = contiguous_axis(axes).into_iter().collect();
+    let mut elements = 1u64;
+    while let Some(&last) = chain.last() {
+        elements = elements.saturating_mul(u64::from(axes[last].len));
+        let follows = |axis: &TileAxis| {
+            axis.len > 1 && !axis.is_gathered && u64::try_from(axis.stride) == Ok(elements)
+        };
+        let next = (0..axes.len()).find(|&a| !chain.contains(&a) && follows(&axes[a]));
+        match next {
+            Some(next) if axes[last].run == axes[last].len => chain.push(next),
+            Some(_) | None => break,
+        }
+    }
+    chain
+}
+
+/// Elements that a vector of at most `most` can have: a power of two that divides each axis, and goes on to the
+/// next where it has all of one.
+pub(super) fn widest_vector(axes: &[TileAxis], most: u32) -> u32 {
+    let mut width = 1;
+    for axis in contiguous_chain(axes) {
+        let here = (1 << axes[axis].run.trailing_zeros()).min(most / width);
+        width *= here;
+        if here < axes[axis].len {
+            break;
+        }
+    }
+    width
+}
+
 /// Axes of a tile in memory, nearest neighbours first; equal strides from the last axis on.
 pub(super) fn by_stride(axes: &[TileAxis]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..axes.len()).rev().collect();
@@ -59,36 +91,20 @@ pub(super) fn by_stride(axes: &[TileAxis]) -> Vec<usize> {
     order
 }
 
-/// Bytes that lie together, at most: in one thread under `distribution`, and in the whole tile.
+/// Bytes that lie together in one thread under `distribution`.
 pub(super) fn contiguous_bytes(
     axes: &[TileAxis],
     distribution: &Distribution,
     dtype: DType,
-) -> (u64, u64) {
-    let run = |map: &dyn Fn(usize) -> AxisMap| {
-        let mut elements = 1u64;
-        let mut seen = vec![false; axes.len()];
-        loop {
-            let next = (0..axes.len()).find(|&a| {
-                !seen[a]
-                    && axes[a].len > 1
-                    && !axes[a].is_gathered
-                    && u64::try_from(axes[a].stride) == Ok(elements)
-            });
-            let Some(axis) = next else { return elements };
-            seen[axis] = true;
-            let map = map(axis);
-            if !map.is_local() {
-                return elements * u64::from(map.vec.min(axes[axis].run));
-            }
-            elements *= u64::from(axes[axis].run);
-            if axes[axis].run < axes[axis].len {
-                return elements;
-            }
+) -> u64 {
+    let mut elements = 1u64;
+    for axis in contiguous_chain(axes) {
+        let map = distribution.axes[axis];
+        let here = if map.is_local() { axes[axis].len } else { map.vec };
+        elements *= u64::from(here.min(axes[axis].run));
+        if here < axes[axis].len {
+            break;
         }
-    };
-    let bits = u64::from(dtype.bits());
-    let thread = run(&|axis| distribution.axes[axis]);
-    let tile = run(&|axis| AxisMap::local(axes[axis].len));
-    (thread * bits / 8, tile * bits / 8)
+    }
+    elements * u64::from(dtype.bits()) / 8
 }

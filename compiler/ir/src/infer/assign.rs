@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
 
-use super::access::{by_stride, contiguous_axis, tile_axes};
+use super::access::{by_stride, contiguous_axis, contiguous_chain, tile_axes};
 use super::classes::{Classes, Tile};
 use crate::distribution::{AxisMap, Digit, LANES};
 use crate::kernel::{Kernel, Spread, SpreadAxis};
 
 /// Bytes of the widest load or store of one thread.
-const VECTOR_BYTES: u32 = 16;
+pub(super) const VECTOR_BYTES: u32 = 16;
 
 /// The map of each class.
 pub(super) fn maps(
@@ -43,8 +43,8 @@ struct Candidate<'k> {
     tile: Tile,
     /// Axes, fastest first.
     order: Vec<usize>,
-    /// The axis that vectors run along.
-    contiguous: Option<usize>,
+    /// The axes that vectors run along, one after the other.
+    contiguous: Vec<usize>,
     spread: Option<&'k Spread>,
 }
 
@@ -64,8 +64,11 @@ fn candidates<'k>(kernel: &'k Kernel, classes: &Classes) -> Vec<Candidate<'k>> {
         };
         let axes = memory.get(&tile);
         let (order, contiguous) = match axes {
-            Some(axes) => (by_stride(axes), contiguous_axis(axes)),
-            None => ((0..shape.len()).rev().collect(), shape.iter().rposition(|&e| e > 1)),
+            Some(axes) => (by_stride(axes), contiguous_chain(axes)),
+            None => {
+                let last = shape.iter().rposition(|&e| e > 1);
+                ((0..shape.len()).rev().collect(), last.into_iter().collect())
+            }
         };
         let key = (spread.is_none(), Reverse(elements), axes.is_none(), place);
         candidates.push((key, Candidate { tile, order, contiguous, spread }));
@@ -146,7 +149,8 @@ impl Assigner<'_> {
             for &axis in &candidate.order {
                 if drafts.contains_key(&axis) && !named(level, axis) {
                     let want = drafts[&axis].left;
-                    let digit = self.free_digit(level, &classes, &drafts, axis, |x| want % x == 0);
+                    let digit =
+                        self.free_digit(level, &classes, &drafts, axis, |x| want.is_multiple_of(x));
                     give(&mut drafts, level, axis, digit.unwrap_or(Digit::NONE));
                 }
             }
@@ -171,39 +175,47 @@ impl Assigner<'_> {
         drafts: &mut BTreeMap<usize, Draft>,
     ) {
         let named = candidate.spread.map_or(&[][..], |spread| &spread.vec);
-        let mut bytes_left = VECTOR_BYTES;
-        let default: Vec<SpreadAxis> = candidate
-            .contiguous
-            .map(|axis| SpreadAxis { axis: u8::try_from(axis).unwrap_or(u8::MAX), factor: None })
-            .into_iter()
-            .collect();
-        for entry in if named.is_empty() { &default } else { named } {
-            let axis = usize::from(entry.axis);
-            let Some(draft) = drafts.get_mut(&axis) else { continue };
-            let dtype = match candidate.tile {
-                Tile::Value(id) => self.kernel.values[id].dtype,
-                Tile::Var(id) => self.kernel.vars[id].dtype,
-            };
-            // Registers of one thread are at least four bytes wide.
-            let register = element_bytes(dtype).max(4);
-            let in_memory = classes[axis].and_then(|class| self.vector_bytes.get(&class).copied());
-            let bytes = in_memory.unwrap_or(register);
+        let bytes = self.element_bytes(candidate, classes);
+        if named.is_empty() {
+            let mut left = (VECTOR_BYTES / bytes).max(1);
+            for axis in &candidate.contiguous {
+                let Some(draft) = drafts.get_mut(axis) else { return };
+                let width = left.min(1 << draft.left.trailing_zeros());
+                draft.vec = width;
+                draft.left /= width;
+                left /= width;
+                if draft.left > 1 {
+                    return;
+                }
+            }
+            return;
+        }
+        for entry in named {
+            let Some(draft) = drafts.get_mut(&usize::from(entry.axis)) else { continue };
+            let left = draft.left;
             let width = match entry.factor {
-                Some(factor) if factor > 0 && draft.left.is_multiple_of(factor) => factor,
+                Some(factor) if factor > 0 && left.is_multiple_of(factor) => factor,
                 Some(factor) => {
-                    let left = draft.left;
                     self.misfit(candidate, "vector elements", factor, left);
                     continue;
                 }
-                None => {
-                    let fits = (bytes_left / bytes).max(1);
-                    fits.min(1 << draft.left.trailing_zeros())
-                }
+                None => (VECTOR_BYTES / bytes).max(1).min(1 << left.trailing_zeros()),
             };
             draft.vec = width;
             draft.left /= width;
-            bytes_left /= width;
         }
+    }
+
+    /// Bytes of the elements that vectors count: of the narrowest in memory along the contiguous axis, else of a
+    /// register.
+    fn element_bytes(&self, candidate: &Candidate<'_>, classes: &[Option<usize>]) -> u32 {
+        let dtype = match candidate.tile {
+            Tile::Value(id) => self.kernel.values[id].dtype,
+            Tile::Var(id) => self.kernel.vars[id].dtype,
+        };
+        let class = candidate.contiguous.first().and_then(|&axis| classes[axis]);
+        let in_memory = class.and_then(|class| self.vector_bytes.get(&class).copied());
+        in_memory.unwrap_or(element_bytes(dtype).max(4))
     }
 
     /// Lanes and warps along the axes that the author named.

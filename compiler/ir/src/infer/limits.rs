@@ -3,7 +3,8 @@
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::MAX_TILE_REGISTERS;
-use super::access::{contiguous_axis, contiguous_bytes, tile_axes};
+use super::access::{contiguous_axis, contiguous_bytes, tile_axes, widest_vector};
+use super::assign::VECTOR_BYTES;
 use super::classes::{Classes, MemoryUse, Tile};
 use crate::distribution::{Digit, Distribution};
 use crate::kernel::Kernel;
@@ -68,8 +69,10 @@ fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
         return;
     }
     let axes = tile_axes(&used.access);
-    let (thread, whole) = contiguous_bytes(&axes, &value.distribution, dtype);
-    if thread >= MIN_PIECE_BYTES.min(whole) {
+    let thread = contiguous_bytes(&axes, &value.distribution, dtype);
+    let size = dtype.bytes().unwrap_or(1);
+    let possible = u64::from(widest_vector(&axes, VECTOR_BYTES / size) * size);
+    if thread >= MIN_PIECE_BYTES.min(possible) {
         return;
     }
     let (verb, noun) = if used.is_store { ("store", "store") } else { ("load", "load") };

@@ -1,0 +1,618 @@
+//! Emits device statements: scopes, places, and integer registers that are computed once.
+//!
+//! A pure operation on single integers and truth values goes into the outermost scope in which its operands
+//! exist, before the statement that is being built there, and is found again by its operands. So thread
+//! coordinates stand at the top, and what does not change in a loop stands before it.
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+use rustc_hash::FxHashMap;
+
+use super::linear::{Fact, Linear, Reg};
+use crate::device::{
+    Arg, DeviceOp, DeviceStmt, Frag, FragId, LocId, Map, OpLoc, OpRole, Slot, SlotId, Special,
+};
+use crate::distribution::{Digit, LANES};
+use crate::index::{Id, IndexVec};
+use crate::kernel::{ContractBound, Kernel, Literal, ParamId};
+use crate::ops::{BinaryOp, CompareOp};
+
+/// A pure operation on single elements, as a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Pure {
+    Int(DType, i64),
+    Bool(bool),
+    Float(DType, u64),
+    Special(u8),
+    Param(ParamId),
+    Binary(BinaryOp, Reg, Reg),
+    Compare(CompareOp, Reg, Reg),
+    Select(Reg, Reg, Reg),
+    Convert(DType, Reg),
+}
+
+#[derive(Default)]
+struct Scope {
+    stmts: Vec<DeviceStmt>,
+    pure: FxHashMap<Pure, FragId>,
+}
+
+/// A truth value that may be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pred {
+    Always,
+    Never,
+    When(Reg),
+}
+
+/// The statements built so far, and what is known of their registers.
+pub(super) struct Builder<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) frags: IndexVec<FragId, Frag>,
+    pub(super) slots: IndexVec<SlotId, Slot>,
+    pub(super) locs: IndexVec<LocId, OpLoc>,
+    /// The place that statements get.
+    pub(super) loc: LocId,
+    /// Depth of the scope in which each fragment is defined.
+    levels: IndexVec<FragId, usize>,
+    facts: FxHashMap<Reg, Fact>,
+    known: FxHashMap<Reg, bool>,
+    scopes: Vec<Scope>,
+}
+
+/// The values that an integer type has, as far as 64 bits show them.
+pub(super) fn dtype_range(dtype: DType) -> (i64, i64) {
+    match dtype {
+        DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        DType::U8 => (0, i64::from(u8::MAX)),
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DType::U32 => (0, i64::from(u32::MAX)),
+        DType::Bool => (0, 1),
+        DType::I64
+        | DType::U64
+        | DType::F32
+        | DType::F16
+        | DType::Bf16
+        | DType::E4m3
+        | DType::E5m2
+        | DType::E2m1
+        | DType::Ue8m0 => (i64::MIN, i64::MAX),
+    }
+}
+
+/// True where every value of the interval has its place in the type.
+pub(super) fn fits(range: (i128, i128), dtype: DType) -> bool {
+    let (lo, hi) = dtype_range(dtype);
+    i128::from(lo) <= range.0 && range.1 <= i128::from(hi)
+}
+
+impl<'k> Builder<'k> {
+    pub(super) fn new(kernel: &'k Kernel) -> Builder<'k> {
+        let mut locs = IndexVec::new();
+        let loc = locs.push(OpLoc { span: kernel.span, role: OpRole::Compute });
+        Builder {
+            kernel,
+            frags: IndexVec::new(),
+            slots: IndexVec::new(),
+            locs,
+            loc,
+            levels: IndexVec::new(),
+            facts: FxHashMap::default(),
+            known: FxHashMap::default(),
+            scopes: vec![Scope::default()],
+        }
+    }
+
+    /// A new place for the operation at `span`.
+    pub(super) fn place(&mut self, span: Span, role: OpRole) -> LocId {
+        self.locs.push(OpLoc { span, role })
+    }
+
+    /// Starts the statements of an inner block.
+    pub(super) fn open(&mut self) {
+        self.scopes.push(Scope::default());
+    }
+
+    /// Ends the block that was opened last.
+    pub(super) fn close(&mut self) -> Vec<DeviceStmt> {
+        self.scopes.pop().map(|scope| scope.stmts).unwrap_or_default()
+    }
+
+    fn depth(&self) -> usize {
+        self.scopes.len() - 1
+    }
+
+    fn frag_at(&mut self, dtype: DType, len: u32, level: usize) -> FragId {
+        self.levels.push(level);
+        self.frags.push(Frag { dtype, len })
+    }
+
+    /// A fragment that is defined in the current block.
+    pub(super) fn frag(&mut self, dtype: DType, len: u32) -> FragId {
+        self.frag_at(dtype, len, self.depth())
+    }
+
+    /// A fragment that is defined at the head of the next inner block.
+    pub(super) fn loop_frag(&mut self, dtype: DType) -> FragId {
+        self.frag_at(dtype, 1, self.depth() + 1)
+    }
+
+    /// Appends a statement to the current block.
+    pub(super) fn emit(&mut self, op: DeviceOp) {
+        let loc = self.loc;
+        self.push(self.depth(), op, loc);
+    }
+
+    fn push(&mut self, level: usize, op: DeviceOp, loc: LocId) {
+        self.scopes[level].stmts.push(DeviceStmt { op, loc });
+    }
+
+    /// Defines a fragment of `len` elements by the operation that `make` returns; nothing is emitted
+    /// for a fragment without elements.
+    pub(super) fn define(
+        &mut self,
+        dtype: DType,
+        len: u32,
+        make: impl FnOnce(FragId) -> DeviceOp,
+    ) -> FragId {
+        let dst = self.frag(dtype, len);
+        if len > 0 {
+            self.emit(make(dst));
+        }
+        dst
+    }
+
+    /// The operand that takes register `reg` for every element.
+    pub(super) fn arg(&self, reg: Reg) -> Arg {
+        if self.frags[reg.0].len == 1 { Arg::whole(reg.0) } else { Arg::all(reg.0, reg.1) }
+    }
+
+    /// The operand that takes element `table[i]` of a fragment, in its shortest form.
+    pub(super) fn gather(&self, frag: FragId, table: Vec<u32>) -> Arg {
+        let len = self.frags[frag].len;
+        let in_order = table.iter().enumerate().all(|(i, &t)| t as usize == i);
+        let map = match table.first() {
+            _ if in_order && table.len() == len as usize => Map::Identity,
+            Some(&first) if table.iter().all(|&t| t == first) => Map::All(first),
+            Some(_) | None => Map::Table(table),
+        };
+        Arg { frag, map }
+    }
+
+    /// A fragment of one element with the value of `reg`.
+    pub(super) fn single(&mut self, reg: Reg) -> FragId {
+        let Frag { dtype, len } = self.frags[reg.0];
+        if len == 1 {
+            return reg.0;
+        }
+        let x = self.arg(reg);
+        let copy = self.define(dtype, 1, |dst| DeviceOp::Copy { dst, x });
+        let fact = self.fact(reg);
+        self.learn((copy, 0), fact);
+        copy
+    }
+
+    /// What is known of an integer register.
+    pub(super) fn fact(&self, reg: Reg) -> Fact {
+        self.facts.get(&reg).copied().unwrap_or_else(|| {
+            let (lo, hi) = dtype_range(self.frags[reg.0].dtype);
+            Fact { lo, hi, multiple: 1 }
+        })
+    }
+
+    /// Records what is known of an integer register.
+    pub(super) fn learn(&mut self, reg: Reg, fact: Fact) {
+        self.facts.insert(reg, fact);
+    }
+
+    pub(super) fn range(&self, form: &Linear) -> (i128, i128) {
+        form.range(|reg| self.fact(reg))
+    }
+
+    pub(super) fn multiple(&self, form: &Linear) -> u64 {
+        form.multiple(|reg| self.fact(reg))
+    }
+
+    pub(super) fn split(&self, form: &Linear, divisor: i64) -> Option<(Linear, Linear)> {
+        form.split(divisor, |reg| self.fact(reg))
+    }
+
+    /// The fragment that a pure operation defines, made where its operands exist.
+    fn pure(&mut self, key: Pure, dtype: DType) -> FragId {
+        let operands: &[Reg] = match &key {
+            Pure::Int(..) | Pure::Bool(_) | Pure::Float(..) | Pure::Special(_) | Pure::Param(_) => {
+                &[]
+            }
+            Pure::Binary(_, a, b) | Pure::Compare(_, a, b) => &[*a, *b],
+            Pure::Select(a, b, c) => &[*a, *b, *c],
+            Pure::Convert(_, a) => &[*a],
+        };
+        let level = operands.iter().map(|reg| self.levels[reg.0]).max().unwrap_or(0);
+        if let Some(&frag) = self.scopes[level].pure.get(&key) {
+            return frag;
+        }
+        let dst = self.frag_at(dtype, 1, level);
+        let op = match key {
+            Pure::Int(_, value) => DeviceOp::Const { dst, values: vec![Literal::Int(value)] },
+            Pure::Bool(value) => DeviceOp::Const { dst, values: vec![Literal::Bool(value)] },
+            Pure::Float(_, bits) => {
+                DeviceOp::Const { dst, values: vec![Literal::Float(f64::from_bits(bits))] }
+            }
+            Pure::Special(code) => {
+                let which = match code {
+                    0..=2 => Special::CtaIndex(code),
+                    3 => Special::Lane,
+                    _ => Special::Warp,
+                };
+                DeviceOp::Special { dst, which }
+            }
+            Pure::Param(param) => DeviceOp::ScalarParam { dst, param },
+            Pure::Binary(op, a, b) => DeviceOp::Binary { dst, op, a: self.arg(a), b: self.arg(b) },
+            Pure::Compare(op, a, b) => {
+                DeviceOp::Compare { dst, op, a: self.arg(a), b: self.arg(b) }
+            }
+            Pure::Select(cond, a, b) => {
+                DeviceOp::Select { dst, cond: self.arg(cond), a: self.arg(a), b: self.arg(b) }
+            }
+            Pure::Convert(_, x) => DeviceOp::Convert { dst, x: self.arg(x) },
+        };
+        // Thread coordinates and constants belong to no operation of the source.
+        let loc = if operands.is_empty() { LocId::new(0) } else { self.loc };
+        self.push(level, op, loc);
+        self.scopes[level].pure.insert(key, dst);
+        dst
+    }
+
+    pub(super) fn int(&mut self, dtype: DType, value: i64) -> Reg {
+        let frag = self.pure(Pure::Int(dtype, value), dtype);
+        self.learn((frag, 0), Fact { lo: value, hi: value, multiple: value.unsigned_abs() });
+        (frag, 0)
+    }
+
+    pub(super) fn float(&mut self, dtype: DType, value: f64) -> FragId {
+        self.pure(Pure::Float(dtype, value.to_bits()), dtype)
+    }
+
+    pub(super) fn truth(&mut self, value: bool) -> Reg {
+        let frag = self.pure(Pure::Bool(value), DType::Bool);
+        self.known.insert((frag, 0), value);
+        (frag, 0)
+    }
+
+    /// The value of a truth register, if it is known.
+    pub(super) fn known(&self, reg: Reg) -> Option<bool> {
+        self.known.get(&reg).copied()
+    }
+
+    fn special(&mut self, code: u8, count: u32) -> Linear {
+        if count == 1 {
+            return Linear::constant(0);
+        }
+        let frag = self.pure(Pure::Special(code), DType::I32);
+        self.learn((frag, 0), Fact { lo: 0, hi: i64::from(count) - 1, multiple: 1 });
+        Linear::register((frag, 0))
+    }
+
+    /// Index of the CTA along an axis of the grid.
+    pub(super) fn cta(&mut self, axis: u8) -> Linear {
+        let count = self.kernel.launch.grid.get(usize::from(axis)).copied().unwrap_or(1);
+        self.special(axis, count)
+    }
+
+    /// A digit of the lane index.
+    pub(super) fn lane(&mut self, digit: Digit) -> Linear {
+        self.digit(3, LANES, digit)
+    }
+
+    /// A digit of the warp index.
+    pub(super) fn warp(&mut self, digit: Digit) -> Linear {
+        self.digit(4, self.kernel.launch.warps, digit)
+    }
+
+    fn digit(&mut self, code: u8, count: u32, digit: Digit) -> Linear {
+        if digit.extent == 1 {
+            return Linear::constant(0);
+        }
+        let index = self.special(code, count);
+        let high = self.int_binary(
+            BinaryOp::Div,
+            &index,
+            &Linear::constant(digit.stride.into()),
+            DType::I32,
+        );
+        self.int_binary(BinaryOp::Rem, &high, &Linear::constant(digit.extent.into()), DType::I32)
+    }
+
+    /// Index of the thread in its CTA.
+    pub(super) fn thread(&mut self) -> Linear {
+        let lane = self.lane(Digit { extent: LANES, stride: 1 });
+        let warps = self.kernel.launch.warps;
+        let warp = self.warp(Digit { extent: warps, stride: 1 });
+        lane.plus(i64::from(LANES), &warp).expect("thread indices are small")
+    }
+
+    /// The value of a `scalar` parameter.
+    pub(super) fn param(&mut self, param: ParamId) -> Reg {
+        let declared = &self.kernel.params[param];
+        let dtype = declared.dtype;
+        let contract = declared.contract;
+        let frag = self.pure(Pure::Param(param), dtype);
+        if dtype.is_int()
+            && let Some(contract) = contract
+        {
+            self.promise((frag, 0), contract.lo, contract.hi);
+        }
+        (frag, 0)
+    }
+
+    /// Records a contract `lo..hi` of an integer register.
+    pub(super) fn promise(&mut self, reg: Reg, lo: i64, hi: ContractBound) {
+        let mut fact = self.fact(reg);
+        fact.lo = fact.lo.max(lo);
+        match hi {
+            ContractBound::Const(hi) => fact.hi = fact.hi.min(hi.saturating_sub(1)),
+            ContractBound::Scalar(..) => {}
+        }
+        if fact.lo <= fact.hi {
+            self.learn(reg, fact);
+        }
+    }
+
+    /// A register with the value of the form in `dtype`, computed from the outermost scope inwards.
+    pub(super) fn materialize(&mut self, form: &Linear, dtype: DType) -> Reg {
+        let mut terms = form.terms.clone();
+        terms.sort_by_key(|&(reg, _)| (self.levels[reg.0], reg));
+        let mut sum: Option<Reg> = None;
+        for (reg, factor) in terms {
+            let x = self.as_dtype(reg, dtype);
+            sum = Some(match (sum, factor) {
+                (None, 1) => x,
+                (Some(sum), 1) => self.binary(BinaryOp::Add, sum, x, dtype),
+                (Some(sum), -1) => self.binary(BinaryOp::Sub, sum, x, dtype),
+                (sum, factor) => {
+                    let factor = self.int(dtype, wrap(factor, dtype));
+                    let product = self.binary(BinaryOp::Mul, x, factor, dtype);
+                    match sum {
+                        Some(sum) => self.binary(BinaryOp::Add, sum, product, dtype),
+                        None => product,
+                    }
+                }
+            });
+        }
+        match (sum, form.constant) {
+            (Some(sum), 0) => sum,
+            (Some(sum), constant) => {
+                let constant = self.int(dtype, wrap(constant, dtype));
+                self.binary(BinaryOp::Add, sum, constant, dtype)
+            }
+            (None, constant) => self.int(dtype, wrap(constant, dtype)),
+        }
+    }
+
+    fn as_dtype(&mut self, reg: Reg, dtype: DType) -> Reg {
+        if self.frags[reg.0].dtype == dtype {
+            return reg;
+        }
+        let frag = self.pure(Pure::Convert(dtype, reg), dtype);
+        let fact = self.fact(reg);
+        if fits((fact.lo.into(), fact.hi.into()), dtype) {
+            self.learn((frag, 0), fact);
+        }
+        (frag, 0)
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: Reg, b: Reg, dtype: DType) -> Reg {
+        (self.pure(Pure::Binary(op, a, b), dtype), 0)
+    }
+
+    /// `a op b` on integers of `dtype`, as a form: carried out on the forms where that is exact.
+    pub(super) fn int_binary(
+        &mut self,
+        op: BinaryOp,
+        a: &Linear,
+        b: &Linear,
+        dtype: DType,
+    ) -> Linear {
+        if let Some(form) = self.folded(op, a, b)
+            && fits(self.range(&form), dtype)
+        {
+            return form;
+        }
+        let fact = self.binary_fact(op, a, b, dtype);
+        let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem);
+        let (x, y) = (self.materialize(a, dtype), self.materialize(b, dtype));
+        // A division that is not known to be defined stays where the author put it.
+        let reg = if divides && b.as_constant().is_none_or(|b| b <= 0) {
+            let (a, b) = (self.arg(x), self.arg(y));
+            (self.define(dtype, 1, |dst| DeviceOp::Binary { dst, op, a, b }), 0)
+        } else {
+            self.binary(op, x, y, dtype)
+        };
+        self.learn(reg, fact);
+        Linear::register(reg)
+    }
+
+    /// The exact result of an integer operation as a form.
+    fn folded(&self, op: BinaryOp, a: &Linear, b: &Linear) -> Option<Linear> {
+        let (ra, rb) = (self.range(a), self.range(b));
+        match op {
+            BinaryOp::Add => a.plus(1, b),
+            BinaryOp::Sub => a.plus(-1, b),
+            BinaryOp::Mul => match (a.as_constant(), b.as_constant()) {
+                (_, Some(b)) => a.times(b),
+                (Some(a), None) => b.times(a),
+                (None, None) => None,
+            },
+            BinaryOp::Div | BinaryOp::Rem => {
+                let divisor = b.as_constant().filter(|&d| d > 0)?;
+                let (high, low) = (ra.0 >= 0).then(|| self.split(a, divisor))??;
+                Some(if op == BinaryOp::Div { high } else { low })
+            }
+            BinaryOp::Min if ra.1 <= rb.0 => Some(a.clone()),
+            BinaryOp::Min if rb.1 <= ra.0 => Some(b.clone()),
+            BinaryOp::Max if ra.1 <= rb.0 => Some(b.clone()),
+            BinaryOp::Max if rb.1 <= ra.0 => Some(a.clone()),
+            BinaryOp::Shl => {
+                let shift = b.as_constant().filter(|s| (0..62).contains(s))?;
+                a.times(1 << shift)
+            }
+            BinaryOp::Shr => {
+                let shift = b.as_constant().filter(|s| (0..31).contains(s))?;
+                (ra.0 >= 0).then(|| self.split(a, 1 << shift))?.map(|(high, _)| high)
+            }
+            BinaryOp::Min | BinaryOp::Max | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => None,
+        }
+    }
+
+    /// What is known of an operation that could not be carried out.
+    fn binary_fact(&self, op: BinaryOp, a: &Linear, b: &Linear, dtype: DType) -> Fact {
+        let (ra, rb) = (self.range(a), self.range(b));
+        let (ma, mb) = (self.multiple(a), self.multiple(b));
+        let joined = super::linear::gcd(ma, mb);
+        let unknown = dtype_range(dtype);
+        let (range, multiple) = match op {
+            BinaryOp::Add => ((ra.0 + rb.0, ra.1 + rb.1), joined),
+            BinaryOp::Sub => ((ra.0 - rb.1, ra.1 - rb.0), joined),
+            BinaryOp::Mul => {
+                let ends = [(ra.0, rb.0), (ra.0, rb.1), (ra.1, rb.0), (ra.1, rb.1)]
+                    .map(|(x, y)| x.saturating_mul(y));
+                let lo = ends.into_iter().fold(i128::MAX, i128::min);
+                let hi = ends.into_iter().fold(i128::MIN, i128::max);
+                ((lo, hi), ma.checked_mul(mb).unwrap_or(1))
+            }
+            BinaryOp::Div | BinaryOp::Shr => {
+                let divisor = match (op, b.as_constant()) {
+                    (BinaryOp::Div, Some(d)) if d > 0 => Some(i128::from(d)),
+                    (BinaryOp::Shr, Some(s)) if (0..31).contains(&s) => Some(1 << s),
+                    _ => None,
+                };
+                match divisor {
+                    Some(d) if ra.0 >= 0 => {
+                        let exact = u64::try_from(d).ok().filter(|&d| ma.is_multiple_of(d));
+                        ((ra.0 / d, ra.1 / d), exact.map_or(1, |d| ma / d))
+                    }
+                    _ => ((unknown.0.into(), unknown.1.into()), 1),
+                }
+            }
+            BinaryOp::Rem => match b.as_constant() {
+                Some(d) if d > 0 && ra.0 >= 0 => {
+                    ((0, (i128::from(d) - 1).min(ra.1)), super::linear::gcd(ma, d.unsigned_abs()))
+                }
+                _ => ((unknown.0.into(), unknown.1.into()), 1),
+            },
+            BinaryOp::Min => ((ra.0.min(rb.0), ra.1.min(rb.1)), joined),
+            BinaryOp::Max => ((ra.0.max(rb.0), ra.1.max(rb.1)), joined),
+            BinaryOp::And if ra.0 >= 0 && rb.0 >= 0 => ((0, ra.1.min(rb.1)), 1),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl => {
+                ((unknown.0.into(), unknown.1.into()), 1)
+            }
+        };
+        if fits(range, dtype) {
+            let end = |x: i128| i64::try_from(x).expect("it fits the type");
+            Fact { lo: end(range.0), hi: end(range.1), multiple }
+        } else {
+            // The result may wrap: only powers of two survive.
+            let multiple = super::linear::power_of_two(multiple).min(1 << 31);
+            Fact { lo: unknown.0, hi: unknown.1, multiple }
+        }
+    }
+
+    /// `a op b` on integers.
+    pub(super) fn int_compare(
+        &mut self,
+        op: CompareOp,
+        a: &Linear,
+        b: &Linear,
+        dtype: DType,
+    ) -> Pred {
+        if let Some(difference) = a.plus(-1, b) {
+            let (lo, hi) = self.range(&difference);
+            let known = match op {
+                CompareOp::Eq => decide(lo == 0 && hi == 0, lo > 0 || hi < 0),
+                CompareOp::Ne => decide(lo > 0 || hi < 0, lo == 0 && hi == 0),
+                CompareOp::Lt => decide(hi < 0, lo >= 0),
+                CompareOp::Le => decide(hi <= 0, lo > 0),
+                CompareOp::Gt => decide(lo > 0, hi <= 0),
+                CompareOp::Ge => decide(lo >= 0, hi < 0),
+            };
+            match known {
+                Some(true) => return Pred::Always,
+                Some(false) => return Pred::Never,
+                None => {}
+            }
+        }
+        let (x, y) = (self.materialize(a, dtype), self.materialize(b, dtype));
+        Pred::When((self.pure(Pure::Compare(op, x, y), DType::Bool), 0))
+    }
+
+    /// `cond ? a : b` on integers.
+    pub(super) fn int_select(&mut self, cond: Reg, a: &Linear, b: &Linear, dtype: DType) -> Linear {
+        match self.known(cond) {
+            Some(true) => return a.clone(),
+            Some(false) => return b.clone(),
+            None if a == b => return a.clone(),
+            None => {}
+        }
+        let (ra, rb) = (self.range(a), self.range(b));
+        let multiple = super::linear::gcd(self.multiple(a), self.multiple(b));
+        let (x, y) = (self.materialize(a, dtype), self.materialize(b, dtype));
+        let reg = (self.pure(Pure::Select(cond, x, y), dtype), 0);
+        let (lo, hi) = (ra.0.min(rb.0), ra.1.max(rb.1));
+        if fits((lo, hi), dtype) {
+            let end = |x: i128| i64::try_from(x).expect("it fits the type");
+            self.learn(reg, Fact { lo: end(lo), hi: end(hi), multiple });
+        }
+        Linear::register(reg)
+    }
+
+    /// Both hold.
+    pub(super) fn and(&mut self, a: Pred, b: Pred) -> Pred {
+        match (a, b) {
+            (Pred::Never, _) | (_, Pred::Never) => Pred::Never,
+            (Pred::Always, other) | (other, Pred::Always) => other,
+            (Pred::When(x), Pred::When(y)) if x == y => a,
+            (Pred::When(x), Pred::When(y)) => {
+                Pred::When(self.binary(BinaryOp::And, x, y, DType::Bool))
+            }
+        }
+    }
+
+    /// A register with the truth value.
+    pub(super) fn pred(&mut self, pred: Pred) -> Reg {
+        match pred {
+            Pred::Always => self.truth(true),
+            Pred::Never => self.truth(false),
+            Pred::When(reg) => reg,
+        }
+    }
+}
+
+fn decide(holds: bool, fails: bool) -> Option<bool> {
+    if holds {
+        Some(true)
+    } else if fails {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The value modulo the type.
+fn wrap(value: i64, dtype: DType) -> i64 {
+    match dtype {
+        DType::I32 => i64::from(value as i32),
+        DType::I8
+        | DType::U8
+        | DType::U32
+        | DType::I64
+        | DType::U64
+        | DType::Bool
+        | DType::F32
+        | DType::F16
+        | DType::Bf16
+        | DType::E4m3
+        | DType::E5m2
+        | DType::E2m1
+        | DType::Ue8m0 => value,
+    }
+}

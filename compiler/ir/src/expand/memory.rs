@@ -1,0 +1,299 @@
+//! Loads and stores of tiles: the place of each element, whether it is present, and who writes it.
+
+use kernel_abi::DType;
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::Expander;
+use super::builder::{Builder, Pred, fits};
+use super::linear::Linear;
+use super::vectors::{Cell, Check, Cut};
+use crate::device::{Arg, DeviceOp, FragId, Place};
+use crate::distribution::{AxisMap, Digit, Distribution};
+use crate::kernel::{
+    AxisIndex, CachePolicy, ContractBound, Extent, ParamId, TileAccess, ValueId, ViewAxis,
+};
+use crate::ops::BinaryOp;
+
+/// Buffers from here on need 64-bit offsets.
+const SMALL_BUFFER_BYTES: u64 = 1 << 31;
+
+impl Builder<'_> {
+    /// The type of run-time offsets into a buffer.
+    pub(super) fn offset_dtype(&self, param: ParamId) -> DType {
+        let declared = &self.kernel.params[param];
+        let elements = declared.shape.iter().try_fold(1u64, |n, extent| {
+            n.checked_mul(match *extent {
+                Extent::Const(c) => u64::from(c),
+                Extent::Scalar(id) => match self.kernel.params[id].contract?.hi {
+                    ContractBound::Const(hi) => u64::try_from(hi).ok()?,
+                    ContractBound::Scalar(..) => return None,
+                },
+            })
+        });
+        let bytes = elements.and_then(|n| n.checked_mul(u64::from(declared.dtype.bits())));
+        match bytes {
+            Some(bits) if bits / 8 < SMALL_BUFFER_BYTES => DType::I32,
+            Some(_) | None => DType::I64,
+        }
+    }
+
+    /// The part of an axis coordinate that depends on the thread.
+    pub(super) fn thread_coordinate(&mut self, map: AxisMap) -> Linear {
+        let lane = self.lane(map.lanes).times(i64::from(map.vec));
+        let warp = self.warp(map.warps).times(i64::from(map.vec) * i64::from(map.lanes.extent));
+        lane.zip(warp)
+            .and_then(|(lane, warp)| lane.plus(1, &warp))
+            .expect("coordinates are below the extent of a tile")
+    }
+
+    /// The part of an axis coordinate that depends on the register.
+    pub(super) fn local_coordinate(map: AxisMap, local: u32) -> i64 {
+        i64::from(map.coordinate(0, 0, local))
+    }
+
+    /// Elements from the start of the buffer to a position of a view axis.
+    pub(super) fn axis_offset(&mut self, position: &Linear, view: &ViewAxis) -> Option<Linear> {
+        let mut offset = Linear::default();
+        let mut position = position.clone();
+        for digit in view.digits.iter().skip(1).rev() {
+            let divisor = i64::from(digit.extent.max(1));
+            let (high, low) = match self.split(&position, divisor) {
+                Some(parts) => parts,
+                None => {
+                    let range = self.range(&position);
+                    let dtype = if fits(range, DType::I32) { DType::I32 } else { DType::I64 };
+                    let by = Linear::constant(divisor);
+                    (
+                        self.int_binary(BinaryOp::Div, &position, &by, dtype),
+                        self.int_binary(BinaryOp::Rem, &position, &by, dtype),
+                    )
+                }
+            };
+            offset = offset.plus(digit.stride, &low)?;
+            position = high;
+        }
+        match view.digits.first() {
+            Some(slowest) => offset.plus(slowest.stride, &position),
+            None => Some(offset),
+        }
+    }
+
+    /// Holds in the lowest replica of a tile alone.
+    pub(super) fn lowest_replica(&mut self, distribution: &Distribution) -> Pred {
+        let (lanes, warps) = (distribution.free_lanes(), distribution.free_warps());
+        self.digits_are_zero(&lanes, &warps)
+    }
+
+    pub(super) fn digits_are_zero(&mut self, lanes: &[Digit], warps: &[Digit]) -> Pred {
+        let mut all = Pred::Always;
+        for (digits, is_lane) in [(lanes, true), (warps, false)] {
+            for &digit in digits {
+                let index = if is_lane { self.lane(digit) } else { self.warp(digit) };
+                let zero = Linear::constant(0);
+                let one = self.int_compare(crate::ops::CompareOp::Eq, &index, &zero, DType::I32);
+                all = self.and(all, one);
+            }
+        }
+        all
+    }
+}
+
+impl Expander<'_> {
+    /// The element of the tile in each register: its place in the buffer, and when it is present.
+    pub(super) fn cells(
+        &mut self,
+        access: &TileAccess,
+        distribution: &Distribution,
+    ) -> Result<Vec<Cell>, Diagnostic> {
+        // What does not depend on the register: position of the first element along each axis.
+        let mut starts: Vec<Linear> = Vec::new();
+        let mut tile_axis = 0;
+        for index in &access.index {
+            match index {
+                AxisIndex::New => tile_axis += 1,
+                AxisIndex::At(position) => starts.push(self.integer(*position)),
+                AxisIndex::Gather(_) => {
+                    starts.push(Linear::default());
+                    tile_axis += 1;
+                }
+                AxisIndex::Range { start, .. } => {
+                    let thread = self.b.thread_coordinate(distribution.axes[tile_axis]);
+                    let start = self.integer(*start);
+                    starts.push(start.plus(1, &thread).ok_or_else(|| too_far(access))?);
+                    tile_axis += 1;
+                }
+            }
+        }
+        let mut cells = Vec::new();
+        for register in 0..distribution.registers() {
+            let locals = distribution.locals(register);
+            let cell = self.cell(access, distribution, &starts, &locals);
+            cells.push(cell.ok_or_else(|| too_far(access))?);
+        }
+        Ok(cells)
+    }
+
+    fn cell(
+        &mut self,
+        access: &TileAccess,
+        distribution: &Distribution,
+        starts: &[Linear],
+        locals: &[u32],
+    ) -> Option<Cell> {
+        let mut cell = Cell::default();
+        let mut tile_axis = 0;
+        let mut views = access.axes.iter().zip(starts);
+        for index in &access.index {
+            if let AxisIndex::New = index {
+                tile_axis += 1;
+                continue;
+            }
+            let (view, start) = views.next()?;
+            let position = match index {
+                AxisIndex::At(_) | AxisIndex::New => start.clone(),
+                AxisIndex::Range { until, .. } => {
+                    let map = distribution.axes[tile_axis];
+                    let local = Builder::local_coordinate(map, locals[tile_axis]);
+                    let position = start.offset(local)?;
+                    if let Some(bound) = until {
+                        let bound = self.integer(*bound);
+                        let margin = bound.plus(-1, &position)?;
+                        let parts = Some((position.clone(), bound));
+                        cell.checks.push(Check { margin, parts });
+                    }
+                    tile_axis += 1;
+                    position
+                }
+                AxisIndex::Gather(positions) => {
+                    let map = &self.kernel.values[*positions].distribution;
+                    let register = map.register(&[locals[tile_axis]]);
+                    let position = Linear::register((self.frag(*positions), register));
+                    cell.checks.push(Check { margin: position.offset(1)?, parts: None });
+                    tile_axis += 1;
+                    position
+                }
+            };
+            let offset = self.b.axis_offset(&position, view)?;
+            cell.offset = cell.offset.plus(1, &offset)?;
+        }
+        // What always holds needs no look.
+        let b = &self.b;
+        cell.checks.retain(|check| b.range(&check.margin).0 <= 0);
+        Some(cell)
+    }
+
+    /// A load into registers that are spread as `distribution`.
+    pub(super) fn load(
+        &mut self,
+        access: &TileAccess,
+        distribution: &Distribution,
+        other: Option<ValueId>,
+        cache: CachePolicy,
+    ) -> Result<FragId, Diagnostic> {
+        let dtype = self.kernel.params[access.param].dtype;
+        packed(dtype, access)?;
+        let cells = self.cells(access, distribution)?;
+        let offsets = self.b.offset_dtype(access.param);
+        let other_frag = other.map(|value| self.frag(value));
+        let place = Place::Global(access.param);
+        let (dst, cut) =
+            self.load_cells(&cells, dtype, place, offsets, other_frag, cache, Pred::Always);
+        if dtype.is_int()
+            && other.is_none()
+            && let Some(contract) = self.kernel.params[access.param].contract
+        {
+            for register in 0..distribution.registers() {
+                self.b.promise((dst, register), contract.lo, contract.hi);
+            }
+        }
+        self.note_access(access, dtype, distribution, &cut, false);
+        Ok(dst)
+    }
+
+    /// Loads one element a cell; the result has them in the order of the cells.
+    pub(super) fn load_cells(
+        &mut self,
+        cells: &[Cell],
+        dtype: DType,
+        place: Place,
+        offsets: DType,
+        other: Option<FragId>,
+        cache: CachePolicy,
+        extra: Pred,
+    ) -> (FragId, Cut) {
+        let cut = self.b.cut(cells, dtype);
+        let vectors = self.b.vectors(cells, &cut, offsets, extra);
+        let len = cells.len() as u32;
+        let loaded =
+            self.b.define(dtype, len, |dst| DeviceOp::Load { dst, place, vectors, other, cache });
+        if cut.in_order() {
+            return (loaded, cut);
+        }
+        let mut table = vec![0; cells.len()];
+        for (element, &cell) in cut.order.iter().enumerate() {
+            table[cell] = element as u32;
+        }
+        let x = self.b.gather(loaded, table);
+        (self.b.define(dtype, len, |dst| DeviceOp::Copy { dst, x }), cut)
+    }
+
+    /// A store of a tile, by its lowest replica.
+    pub(super) fn store(
+        &mut self,
+        value: ValueId,
+        access: &TileAccess,
+        cache: CachePolicy,
+    ) -> Result<(), Diagnostic> {
+        let dtype = self.kernel.params[access.param].dtype;
+        packed(dtype, access)?;
+        let src = self.frag(value);
+        let kernel = self.kernel;
+        let distribution = &kernel.values[value].distribution;
+        let cells = self.cells(access, distribution)?;
+        let extra = self.b.lowest_replica(distribution);
+        let offsets = self.b.offset_dtype(access.param);
+        let place = Place::Global(access.param);
+        let cut = self.store_cells(src, &cells, dtype, place, offsets, cache, extra);
+        self.note_access(access, dtype, distribution, &cut, true);
+        Ok(())
+    }
+
+    /// Stores the elements of a fragment, one a cell.
+    pub(super) fn store_cells(
+        &mut self,
+        src: FragId,
+        cells: &[Cell],
+        dtype: DType,
+        place: Place,
+        offsets: DType,
+        cache: CachePolicy,
+        extra: Pred,
+    ) -> Cut {
+        let cut = self.b.cut(cells, dtype);
+        if extra == Pred::Never || cells.is_empty() {
+            return cut;
+        }
+        let vectors = self.b.vectors(cells, &cut, offsets, extra);
+        let src = if cut.in_order() {
+            Arg::whole(src)
+        } else {
+            self.b.gather(src, cut.order.iter().map(|&cell| cell as u32).collect())
+        };
+        self.b.emit(DeviceOp::Store { src, place, vectors, cache });
+        cut
+    }
+}
+
+fn too_far(access: &TileAccess) -> Diagnostic {
+    Diagnostic::error(Code::E0503, "an address of this access needs more than 64 bits")
+        .label(access.span, "extents and strides multiply to more than any buffer has")
+}
+
+/// Packed elements have no address of their own.
+fn packed(dtype: DType, access: &TileAccess) -> Result<(), Diagnostic> {
+    if dtype.bytes().is_some() {
+        return Ok(());
+    }
+    Err(Diagnostic::error(Code::E0600, format!("loads and stores of {dtype} are not supported"))
+        .label(access.span, "two elements share a byte"))
+}

@@ -1,0 +1,78 @@
+//! What an expansion decided, for `kernelc explain`.
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+
+use super::Expander;
+use super::vectors::Cut;
+use crate::device::WaitOrder;
+use crate::distribution::Distribution;
+use crate::kernel::{ParamId, TileAccess};
+
+/// A fold: lengths of its three parts.
+#[derive(Debug, Clone)]
+pub(crate) struct FoldNote {
+    pub(crate) span: Span,
+    pub(crate) name: &'static str,
+    /// Elements that one thread folds.
+    pub(crate) thread: u32,
+    pub(crate) lanes: u32,
+    pub(crate) warps: u32,
+    /// The exchange that it takes part in.
+    pub(crate) exchange: Option<usize>,
+    pub(crate) shared_bytes: u32,
+}
+
+/// An exchange through shared memory.
+#[derive(Debug, Clone)]
+pub(crate) struct ExchangeNote {
+    /// What it is made for; several folds may share it.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) shared_bytes: u32,
+}
+
+/// A load or store.
+#[derive(Debug, Clone)]
+pub(crate) struct AccessNote {
+    pub(crate) span: Span,
+    pub(crate) param: ParamId,
+    pub(crate) is_store: bool,
+    pub(crate) order: WaitOrder,
+    /// Instructions of one thread.
+    pub(crate) instructions: u32,
+    /// Bytes of the narrowest and of the widest of them.
+    pub(crate) bytes: (u32, u32),
+    /// Threads that hold each element.
+    pub(crate) replicas: u32,
+}
+
+/// Everything that an expansion tells.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes {
+    pub(crate) folds: Vec<FoldNote>,
+    pub(crate) exchanges: Vec<ExchangeNote>,
+    pub(crate) accesses: Vec<AccessNote>,
+}
+
+impl Expander<'_> {
+    pub(super) fn note_access(
+        &mut self,
+        access: &TileAccess,
+        dtype: DType,
+        distribution: &Distribution,
+        cut: &Cut,
+        is_store: bool,
+    ) {
+        let free = distribution.free_lanes().into_iter().chain(distribution.free_warps());
+        let widths = cut.pieces.iter().map(|&(_, len)| len as u32 * dtype.bits() / 8);
+        self.notes.accesses.push(AccessNote {
+            span: access.span,
+            param: access.param,
+            is_store,
+            order: self.order,
+            instructions: cut.pieces.len() as u32,
+            bytes: (widths.clone().min().unwrap_or(0), widths.max().unwrap_or(0)),
+            replicas: free.map(|digit| digit.extent).product(),
+        });
+    }
+}

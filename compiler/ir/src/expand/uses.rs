@@ -1,0 +1,71 @@
+//! Which values a statement reads.
+
+use crate::kernel::{AxisIndex, Op, PrefetchRange, StmtKind, TileAccess, ValueId};
+
+/// Calls `see` with every value that the statement itself reads; inner statements are left out.
+pub(super) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
+    match kind {
+        StmtKind::Def { results: _, op } => each_operand(op, see),
+        StmtKind::SetVar { value, .. } => see(*value),
+        StmtKind::Store { value, access, .. } => {
+            see(*value);
+            each_index(access, see);
+        }
+        StmtKind::Prefetch { what, .. } => match what {
+            PrefetchRange::Tile(access) => each_index(access, see),
+            PrefetchRange::Elements { param: _, start, end } => {
+                see(*start);
+                see(*end);
+            }
+        },
+        StmtKind::GridWait | StmtKind::GridLaunch => {}
+        StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),
+        StmtKind::Printf { args, .. } => args.iter().copied().for_each(see),
+        StmtKind::For { start, end, .. } => {
+            see(*start);
+            see(*end);
+        }
+    }
+}
+
+fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
+    match op {
+        Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) | Op::Iota | Op::ReadVar { .. } => {}
+        Op::Unary { x, .. }
+        | Op::Convert { x }
+        | Op::Splat { x }
+        | Op::Expand { x, .. }
+        | Op::Reduce { x, .. }
+        | Op::Argmax { x, .. }
+        | Op::Relayout { x } => see(*x),
+        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } => {
+            see(*a);
+            see(*b);
+        }
+        Op::Select { cond: a, a: b, b: c } | Op::Fma { a, b, c } => {
+            [a, b, c].into_iter().for_each(|x| see(*x));
+        }
+        Op::Load { access, other, .. } => {
+            other.iter().for_each(|x| see(*x));
+            each_index(access, see);
+        }
+        Op::Contract { spec: _, a, b, acc } => {
+            see(*a);
+            see(*b);
+            acc.iter().for_each(|x| see(*x));
+        }
+    }
+}
+
+fn each_index(access: &TileAccess, mut see: impl FnMut(ValueId)) {
+    for index in &access.index {
+        match index {
+            AxisIndex::At(x) | AxisIndex::Gather(x) => see(*x),
+            AxisIndex::Range { start, len: _, until } => {
+                see(*start);
+                until.iter().for_each(|x| see(*x));
+            }
+            AxisIndex::New => {}
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Text of the device level.
+
+use super::{cache, evict, launch, line, literal, param};
+use crate::device::{
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Map, OpRole, Place, Special, Vector, WaitOrder,
+};
+use crate::index::Id;
+
+/// Tables up to this length are printed in full.
+const SHOWN_TABLE: usize = 16;
+
+pub(super) fn print(text: &mut String, device: &DeviceKernel) {
+    line!(
+        text,
+        0,
+        "device kernel {} export \"{}\" target {}",
+        device.name,
+        device.export,
+        device.target
+    );
+    line!(text, 1, "{}", launch(&device.launch));
+    line!(text, 1, "shared {} bytes", device.shared_bytes);
+    for (id, declared) in device.params.iter_enumerated() {
+        line!(text, 1, "{}", param(id, declared, &device.params));
+    }
+    for (id, slot) in device.slots.iter_enumerated() {
+        line!(text, 1, "slot {id} {}: {} x {}", slot.name, slot.dtype, slot.len);
+    }
+    line!(text, 0, "{{");
+    block(text, device, &device.body, 1);
+    line!(text, 0, "}}");
+}
+
+fn block(text: &mut String, device: &DeviceKernel, stmts: &[DeviceStmt], depth: usize) {
+    for stmt in stmts {
+        statement(text, device, stmt, depth);
+    }
+}
+
+fn statement(text: &mut String, device: &DeviceKernel, stmt: &DeviceStmt, depth: usize) {
+    let loc = format!("@{}", stmt.loc.index() + 1);
+    match &stmt.op {
+        DeviceOp::For { var, start, end, step, body } => {
+            line!(text, depth, "{loc} for {var} in {start}..{end} step {step} {{");
+            block(text, device, body, depth + 1);
+            line!(text, depth, "}}");
+        }
+        DeviceOp::If { cond, then_body, else_body } => {
+            line!(text, depth, "{loc} if {cond} {{");
+            block(text, device, then_body, depth + 1);
+            if !else_body.is_empty() {
+                line!(text, depth, "}} else {{");
+                block(text, device, else_body, depth + 1);
+            }
+            line!(text, depth, "}}");
+        }
+        op => line!(text, depth, "{loc} {}", operation(device, op, order(device, stmt))),
+    }
+}
+
+/// The side of the wait of an access, in words.
+fn order(device: &DeviceKernel, stmt: &DeviceStmt) -> &'static str {
+    let order = match device.locs[stmt.loc].role {
+        OpRole::Load { order, .. }
+        | OpRole::Store { order, .. }
+        | OpRole::Prefetch { order, .. } => order,
+        OpRole::Compute | OpRole::GridWait | OpRole::GridLaunch => return "",
+    };
+    match order {
+        WaitOrder::NoWait => "",
+        WaitOrder::Before => " before wait",
+        WaitOrder::After => " after wait",
+        WaitOrder::Mixed => " on both sides of wait",
+    }
+}
+
+fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
+    let def = |dst: FragId| {
+        let frag = device.frags[dst];
+        match frag.len {
+            1 => format!("{dst}: {} =", frag.dtype),
+            len => format!("{dst}: {} x {len} =", frag.dtype),
+        }
+    };
+    match op {
+        DeviceOp::Const { dst, values } => {
+            let values: Vec<String> = values.iter().map(|value| literal(*value)).collect();
+            format!("{} const {}", def(*dst), values.join(", "))
+        }
+        DeviceOp::Special { dst, which } => {
+            let which = match which {
+                Special::CtaIndex(0) => "cta.x",
+                Special::CtaIndex(1) => "cta.y",
+                Special::CtaIndex(_) => "cta.z",
+                Special::Lane => "lane",
+                Special::Warp => "warp",
+            };
+            format!("{} {which}", def(*dst))
+        }
+        DeviceOp::ScalarParam { dst, param } => {
+            format!("{} scalar {}", def(*dst), device.params[*param].name)
+        }
+        DeviceOp::Unary { dst, op, x } => format!("{} {} {}", def(*dst), op.name(), arg(x)),
+        DeviceOp::Binary { dst, op, a, b } => {
+            format!("{} {} {}, {}", def(*dst), op.name(), arg(a), arg(b))
+        }
+        DeviceOp::Compare { dst, op, a, b } => {
+            format!("{} {} {}, {}", def(*dst), op.name(), arg(a), arg(b))
+        }
+        DeviceOp::Select { dst, cond, a, b } => {
+            format!("{} select {}, {}, {}", def(*dst), arg(cond), arg(a), arg(b))
+        }
+        DeviceOp::Fma { dst, a, b, c } => {
+            format!("{} fma {}, {}, {}", def(*dst), arg(a), arg(b), arg(c))
+        }
+        DeviceOp::Convert { dst, x } => format!("{} convert {}", def(*dst), arg(x)),
+        DeviceOp::Copy { dst, x } => format!("{} copy {}", def(*dst), arg(x)),
+        DeviceOp::Shuffle { dst, x, xor } => format!("{} shuffle {x} xor {xor}", def(*dst)),
+        DeviceOp::Load { dst, place, vectors, other, cache: policy } => {
+            let other = other.map(|other| format!(" else {other}")).unwrap_or_default();
+            let (at, policy) = (places(device, place, vectors), cache(*policy));
+            format!("{} load {at}{other}{policy}{order}", def(*dst))
+        }
+        DeviceOp::Store { src, place, vectors, cache: policy } => {
+            let (at, policy) = (places(device, place, vectors), cache(*policy));
+            format!("store {} -> {at}{policy}{order}", arg(src))
+        }
+        DeviceOp::Prefetch { place, vectors, evict: policy } => {
+            format!("prefetch.l2 {}{}{order}", places(device, place, vectors), evict(*policy))
+        }
+        DeviceOp::ReadSlot { dst, slot } => format!("{} {slot}", def(*dst)),
+        DeviceOp::SetSlot { slot, x } => format!("{slot} = {}", arg(x)),
+        DeviceOp::Barrier => "barrier".to_owned(),
+        DeviceOp::GridWait => "grid_wait".to_owned(),
+        DeviceOp::GridLaunch => "grid_launch".to_owned(),
+        DeviceOp::Assert { cond, message } => format!("assert {cond}, {message:?}"),
+        DeviceOp::Printf { format, args } => {
+            let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
+            format!("printf {format:?}{args}")
+        }
+        DeviceOp::For { .. } | DeviceOp::If { .. } => String::new(),
+    }
+}
+
+fn arg(arg: &Arg) -> String {
+    match &arg.map {
+        Map::Identity => arg.frag.to_string(),
+        Map::All(index) => format!("{}[{index}]", arg.frag),
+        Map::Table(table) => {
+            let shown: Vec<String> = table.iter().take(SHOWN_TABLE).map(u32::to_string).collect();
+            let more = if table.len() > SHOWN_TABLE { " …" } else { "" };
+            format!("{}[{}{more}]", arg.frag, shown.join(" "))
+        }
+    }
+}
+
+/// `W[4x8: %3 + 0, %3 + 512 if %9]`: vectors of one length together.
+fn places(device: &DeviceKernel, place: &Place, vectors: &[Vector]) -> String {
+    let region = match place {
+        Place::Global(param) => device.params[*param].name.clone(),
+        Place::Shared { base, dtype } => format!("shared+{base} as {dtype}"),
+    };
+    let mut groups: Vec<(u32, Vec<String>)> = Vec::new();
+    for vector in vectors {
+        let register = |(frag, element): (FragId, u32)| match device.frags[frag].len {
+            1 => frag.to_string(),
+            _ => format!("{frag}[{element}]"),
+        };
+        let mut text = match (vector.offset, vector.constant) {
+            (None, constant) => constant.to_string(),
+            (Some(offset), 0) => register(offset),
+            (Some(offset), constant) if constant < 0 => {
+                format!("{} - {}", register(offset), constant.unsigned_abs())
+            }
+            (Some(offset), constant) => format!("{} + {constant}", register(offset)),
+        };
+        if let Some(predicate) = vector.predicate {
+            text.push_str(&format!(" if {}", register(predicate)));
+        }
+        match groups.last_mut() {
+            Some((len, list)) if *len == vector.len => list.push(text),
+            Some(_) | None => groups.push((vector.len, vec![text])),
+        }
+    }
+    let groups: Vec<String> =
+        groups.into_iter().map(|(len, list)| format!("x{len}: {}", list.join(", "))).collect();
+    format!("{region}[{}]", groups.join("; "))
+}

@@ -1,0 +1,197 @@
+//! Text of the kernel level.
+
+use std::fmt::Write;
+
+use super::{cache, evict, extent, launch, line, literal, param, shape};
+use crate::kernel::{
+    AxisIndex, Kernel, Op, PrefetchRange, Spread, SpreadAxis, Stmt, StmtKind, TileAccess, ValueId,
+    ViewAxis,
+};
+
+pub(super) fn print(text: &mut String, kernel: &Kernel) {
+    line!(text, 0, "kernel {} export \"{}\" target {}", kernel.name, kernel.export, kernel.target);
+    for (name, value) in &kernel.bindings {
+        line!(text, 1, "const {name} = {value}");
+    }
+    line!(text, 1, "{}", launch(&kernel.launch));
+    for (id, declared) in kernel.params.iter_enumerated() {
+        line!(text, 1, "{}", param(id, declared, &kernel.params));
+    }
+    for (id, var) in kernel.vars.iter_enumerated() {
+        let ring = if var.slots > 1 { format!(" ring {}", var.slots) } else { String::new() };
+        let spread = var.spread.as_ref().map(spread).unwrap_or_default();
+        let (dtype, shape) = (var.dtype, shape(&var.shape));
+        line!(text, 1, "frag {id} {}: {dtype}{shape}{ring}{spread} {}", var.name, var.distribution);
+    }
+    line!(text, 0, "{{");
+    block(text, kernel, &kernel.body, 1);
+    line!(text, 0, "}}");
+}
+
+fn spread(spread: &Spread) -> String {
+    let axes = |axes: &[SpreadAxis]| {
+        let one = |a: &SpreadAxis| match a.factor {
+            Some(factor) => format!("({}, {factor})", a.axis),
+            None => a.axis.to_string(),
+        };
+        axes.iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    let parts: Vec<String> = [("warp", &spread.warp), ("lane", &spread.lane), ("vec", &spread.vec)]
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(word, list)| format!("{word}: {}", axes(list)))
+        .collect();
+    format!(" spread({})", parts.join(", "))
+}
+
+fn block(text: &mut String, kernel: &Kernel, stmts: &[Stmt], depth: usize) {
+    for stmt in stmts {
+        statement(text, kernel, stmt, depth);
+    }
+}
+
+fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
+    match &stmt.kind {
+        StmtKind::Def { results, op } => {
+            let names: Vec<String> = results.iter().map(ValueId::to_string).collect();
+            let types: Vec<String> = results.iter().map(|&id| type_of(kernel, id)).collect();
+            line!(
+                text,
+                depth,
+                "{} = {} : {}",
+                names.join(", "),
+                operation(kernel, op),
+                types.join(", ")
+            );
+        }
+        StmtKind::SetVar { var, slot, value } => {
+            let name = slot_name(kernel, *var, *slot);
+            line!(text, depth, "{name} = {value}");
+        }
+        StmtKind::Store { value, access, cache: policy } => {
+            let (to, policy) = (place(kernel, access), cache(*policy));
+            line!(text, depth, "store {value} -> {to}{policy}");
+        }
+        StmtKind::Prefetch { what, evict: policy } => {
+            let what = match what {
+                PrefetchRange::Tile(access) => place(kernel, access),
+                PrefetchRange::Elements { param, start, end } => {
+                    format!("{}[{start} .. {end}]", kernel.params[*param].name)
+                }
+            };
+            line!(text, depth, "prefetch.l2 {what}{}", evict(*policy));
+        }
+        StmtKind::GridWait => line!(text, depth, "grid_wait"),
+        StmtKind::GridLaunch => line!(text, depth, "grid_launch"),
+        StmtKind::Assert { cond, message } => line!(text, depth, "assert {cond}, {message:?}"),
+        StmtKind::Printf { format, args } => {
+            let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
+            line!(text, depth, "printf {format:?}{args}");
+        }
+        StmtKind::For { var, start, end, step, body } => {
+            line!(text, depth, "for {var} in {start}..{end} step {step} {{");
+            block(text, kernel, body, depth + 1);
+            line!(text, depth, "}}");
+        }
+        StmtKind::If { cond, then_body, else_body } => {
+            line!(text, depth, "if {cond} {{");
+            block(text, kernel, then_body, depth + 1);
+            if !else_body.is_empty() {
+                line!(text, depth, "}} else {{");
+                block(text, kernel, else_body, depth + 1);
+            }
+            line!(text, depth, "}}");
+        }
+    }
+}
+
+/// `f32[8, 64] [r4, l32] "name"`.
+fn type_of(kernel: &Kernel, id: ValueId) -> String {
+    let value = &kernel.values[id];
+    let mut text = format!("{}{}", value.dtype, shape(&value.shape));
+    if !value.is_scalar() {
+        let _ = write!(text, " {}", value.distribution);
+    }
+    if let Some(name) = &value.name {
+        let _ = write!(text, " \"{name}\"");
+    }
+    text
+}
+
+fn slot_name(kernel: &Kernel, var: crate::kernel::VarId, slot: u32) -> String {
+    match kernel.vars[var].slots {
+        1 => var.to_string(),
+        _ => format!("{var}@{slot}"),
+    }
+}
+
+fn operation(kernel: &Kernel, op: &Op) -> String {
+    match op {
+        Op::Const(value) => format!("const {}", literal(*value)),
+        Op::CtaIndex(axis) => {
+            format!("cta.{}", ["x", "y", "z"].get(usize::from(*axis)).unwrap_or(&"?"))
+        }
+        Op::ScalarParam(param) => format!("scalar {}", kernel.params[*param].name),
+        Op::Unary { op, x } => format!("{} {x}", op.name()),
+        Op::Binary { op, a, b } => format!("{} {a}, {b}", op.name()),
+        Op::Compare { op, a, b } => format!("{} {a}, {b}", op.name()),
+        Op::Select { cond, a, b } => format!("select {cond}, {a}, {b}"),
+        Op::Fma { a, b, c } => format!("fma {a}, {b}, {c}"),
+        Op::Convert { x } => format!("convert {x}"),
+        Op::Iota => "iota".to_owned(),
+        Op::Splat { x } => format!("splat {x}"),
+        Op::Expand { x, axes } => {
+            let axes: Vec<String> =
+                axes.iter().map(|a| a.map_or("_".to_owned(), |a| a.to_string())).collect();
+            format!("expand {x}[{}]", axes.join(", "))
+        }
+        Op::Load { access, other, cache: policy } => {
+            let other = other.map(|other| format!(" else {other}")).unwrap_or_default();
+            format!("load {}{other}{}", place(kernel, access), cache(*policy))
+        }
+        Op::ReadVar { var, slot } => format!("read {}", slot_name(kernel, *var, *slot)),
+        Op::Reduce { op, x, axis } => format!("reduce.{} {x}, axis {axis}", op.name()),
+        Op::Argmax { x, axis } => format!("argmax {x}, axis {axis}"),
+        Op::Contract { spec, a, b, acc } => {
+            let acc = acc.map(|acc| format!(", from {acc}")).unwrap_or_default();
+            let (left, right) = (spec.a.join(" "), spec.b.join(" "));
+            format!("contract \"{left}, {right} -> {}\" {a}, {b}{acc}", spec.out.join(" "))
+        }
+        Op::Relayout { x } => format!("relayout {x}"),
+    }
+}
+
+/// `W[v1, v2 .. + 8 until v3, gather v4, _]`, with the digits of axes that are not plain.
+fn place(kernel: &Kernel, access: &TileAccess) -> String {
+    let mut views = access.axes.iter();
+    let mut entries = Vec::new();
+    for index in &access.index {
+        if let AxisIndex::New = index {
+            entries.push("_".to_owned());
+            continue;
+        }
+        let view = views.next().map(|axis| view_axis(kernel, axis)).unwrap_or_default();
+        entries.push(match index {
+            AxisIndex::At(x) => format!("{x}{view}"),
+            AxisIndex::Range { start, len, until } => {
+                let until = until.map(|bound| format!(" until {bound}")).unwrap_or_default();
+                format!("{start} .. + {len}{until}{view}")
+            }
+            AxisIndex::Gather(x) => format!("gather {x}{view}"),
+            AxisIndex::New => String::new(),
+        });
+    }
+    format!("{}[{}]", kernel.params[access.param].name, entries.join(", "))
+}
+
+/// ` of 64:8`, `extent:stride`; several digits slowest first.
+fn view_axis(kernel: &Kernel, axis: &ViewAxis) -> String {
+    match axis.digits.as_slice() {
+        [digit] => format!(" of {}:{}", extent(axis.extent, &kernel.params), digit.stride),
+        digits => {
+            let digits: Vec<String> =
+                digits.iter().map(|digit| format!("{}:{}", digit.extent, digit.stride)).collect();
+            format!(" of {}({})", extent(axis.extent, &kernel.params), digits.join(" "))
+        }
+    }
+}
