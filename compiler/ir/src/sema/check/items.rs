@@ -61,11 +61,14 @@ impl<'a> Checker<'a, '_> {
                 }
             }
         }
-        for name in items.iter().filter_map(|item| item_name(&item.kind, true)) {
+        for item in items {
+            let Some(name) = item_name(&item.kind, true) else { continue };
+            let is_fn = matches!(item.kind, ItemKind::Fn(_));
+            let text = &name.text;
             if let Some((_, first)) = seen.iter().find(|(known, _)| *known == name.text) {
                 let first = *first;
                 self.report.error(twice(name, name.span, first));
-            } else if builtins::find(&name.text).is_some() || builtins::is_not_built(&name.text) {
+            } else if is_fn && (builtins::find(text).is_some() || builtins::is_not_built(text)) {
                 self.report.error(
                     Diagnostic::error(Code::E0202, format!("`{}` is defined twice", name.text))
                         .label(name.span, "an operation of the language has this name")
