@@ -75,27 +75,27 @@ fn build_kernels(demo: &Demo) -> Result<()> {
         .kernels
         .iter()
         .filter(|built| built.audit != Audit::Clean)
-        .map(|built| built.export.as_str())
+        .map(|built| built.name.as_str())
         .collect();
     ensure!(bad.is_empty(), "the audit is not clean for {}", bad.join(", "));
     Ok(())
 }
 
-/// One row for each export, one column for each target; a cell that is missing is an error.
+/// One row for each artefact, one column for each target; a cell that is missing is an error.
 fn kernel_table(manifest: &Manifest) -> Result<Table> {
     let mut rows: BTreeMap<(&str, &str), Vec<&Built>> = BTreeMap::new();
     for built in &manifest.kernels {
-        rows.entry((&built.kernel, &built.export)).or_default().push(built);
+        rows.entry((&built.name, &built.kernel)).or_default().push(built);
     }
     ensure!(!rows.is_empty(), "the build made no kernel");
-    let mut table = Table::new(&[&["kernel", "export"], &TARGETS[..]].concat());
-    for ((kernel, export), cells) in rows {
-        let mut row = vec![kernel.to_owned(), export.to_owned()];
+    let mut table = Table::new(&[&["name", "kernel"], &TARGETS[..]].concat());
+    for ((name, kernel), cells) in rows {
+        let mut row = vec![name.to_owned(), kernel.to_owned()];
         for target in TARGETS {
             let built = cells
                 .iter()
                 .find(|built| built.target == target)
-                .with_context(|| format!("{export} was not built for {target}"))?;
+                .with_context(|| format!("{name} was not built for {target}"))?;
             row.push(format!(
                 "{} / {} / {} / {}",
                 built.registers,
@@ -190,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_lacks_a_target_is_an_error() {
+    fn an_artefact_that_lacks_a_target_is_an_error() {
         let built = |target: &str| Built {
-            kernel: "gemv".into(),
-            export: "gemv_bf16".into(),
+            name: "in_proj".into(),
+            kernel: "gemv_bf16".into(),
             target: target.into(),
             registers: 40,
             spill_bytes: 0,

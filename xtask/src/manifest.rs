@@ -11,8 +11,8 @@ pub(crate) struct Manifest {
 
 #[derive(Deserialize)]
 pub(crate) struct Built {
+    pub(crate) name: String,
     pub(crate) kernel: String,
-    pub(crate) export: String,
     pub(crate) target: String,
     pub(crate) registers: u32,
     pub(crate) spill_bytes: u64,
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn fields_that_are_not_needed_are_passed_over() {
         let manifest: Manifest = serde_json::from_str(
-            r#"{"version": 1, "kernels": [{"kernel": "gemv", "export": "gemv_bf16", "set": "demo",
+            r#"{"format": 1, "kernels": [{"name": "in_proj", "kernel": "gemv_bf16", "set": "demo",
                 "target": "sm_90a", "registers": 40, "spill_bytes": 4, "shared_bytes": 512,
                 "audit": "not-judged", "cubin": "a.cubin", "ptx": "a.ptx"}]}"#,
         )
