@@ -72,6 +72,8 @@ pub struct TileRow {
     pub shape: Vec<u32>,
     /// Ring slots; 1 without `ring`.
     pub slots: u32,
+    /// `spread(...)`, if the author wrote it.
+    pub spread: Option<String>,
     /// One group an axis: `v` vector elements, `l` lanes, `w` warps, `r` registers.
     pub distribution: String,
     /// Elements that one thread holds.
@@ -185,7 +187,8 @@ impl Reader<'_> {
         if !self.sources.ids().any(|id| id == span.file) {
             return String::new();
         }
-        let text = self.sources.snippet(span).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = self.sources.snippet(span).trim_end_matches(';');
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if text.chars().count() <= SHOWN {
             return text;
         }
@@ -230,6 +233,7 @@ impl Reader<'_> {
             dtype: dtype.to_owned(),
             shape: distribution.shape(),
             slots,
+            spread: None,
             distribution: distribution.to_string(),
             elements: distribution.registers(),
             replicas: free.map(|digit| digit.extent).product(),
@@ -251,7 +255,8 @@ impl Reader<'_> {
 
     fn access(&self, note: &AccessNote) -> AccessRow {
         let mut notes = Vec::new();
-        if note.bytes.1 < FULL_VECTOR_BYTES && note.instructions > 1 {
+        let moved = note.instructions.saturating_mul(note.bytes.1);
+        if note.bytes.1 < FULL_VECTOR_BYTES && moved >= FULL_VECTOR_BYTES {
             notes.push(format!(
                 "{} instructions of {} bytes where {FULL_VECTOR_BYTES} would be possible with other \
                  extents, warps or alignment",

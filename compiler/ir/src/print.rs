@@ -5,6 +5,8 @@ mod kernel;
 
 use std::fmt::Write;
 
+pub(crate) use kernel::spread;
+
 use crate::device::DeviceKernel;
 use crate::index::IndexVec;
 use crate::kernel::{CachePolicy, Evict, Extent, Kernel, Launch, Literal, Param, ParamId, Pdl};

@@ -105,7 +105,8 @@ impl Expander<'_> {
     /// True where every run of the tile provably starts on a line.
     fn starts_on_lines(&mut self, access: &TileAccess, rows: &Distribution, lines: &Lines) -> bool {
         let bytes = u64::from(self.kernel.params[access.param].dtype.bytes().unwrap_or(1));
-        let on_line = |multiple: u64| power_of_two(multiple) * bytes >= u64::from(LINE_BYTES);
+        let on_line =
+            |multiple: u64| power_of_two(multiple).saturating_mul(bytes) >= u64::from(LINE_BYTES);
         let first = self.line_cells(access, rows, lines, &Linear::default(), 0);
         let start = first.iter().all(|cell| on_line(self.b.multiple(&cell.offset)));
         let along = lines.along.map(|(axis, ..)| axis);

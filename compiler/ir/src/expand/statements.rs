@@ -215,6 +215,7 @@ impl<'k> Expander<'k> {
         let (from, to) = (self.integer(start), self.integer(end));
         let (start, end) = (self.frag(start), self.frag(end));
         let frag = self.loop_variable(&from, &to, step);
+        let loc = self.b.loc;
         self.values.insert(var, Repr::Int(Linear::register((frag, 0))));
 
         let before = self.order;
@@ -232,6 +233,7 @@ impl<'k> Expander<'k> {
         self.shared.leave_loop(outer);
         self.contents = kept;
         self.order = order::join(before, self.order);
+        self.b.loc = loc;
         self.b.emit(DeviceOp::For { var: frag, start, end, step, body: stmts });
     }
 

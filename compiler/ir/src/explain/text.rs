@@ -28,13 +28,14 @@ pub(super) fn render(report: &Report) -> String {
     for tile in &report.tiles {
         let shape: Vec<String> = tile.shape.iter().map(u32::to_string).collect();
         let ring = if tile.slots > 1 { format!(" ring {}", tile.slots) } else { String::new() };
+        let spread = tile.spread.as_ref().map(|s| format!(" {s}")).unwrap_or_default();
         let replicas = match tile.replicas {
             1 => String::new(),
             n => format!(", in {n} threads each"),
         };
         line!(
             text,
-            "  {}{}: {}[{}]{ring} {} {} elements a thread{replicas}",
+            "  {}{}: {}[{}]{ring}{spread} {} {} elements a thread{replicas}",
             at(&tile.place),
             tile.name,
             tile.dtype,

@@ -1,4 +1,4 @@
-//! What a distribution may not cost: loads in small pieces, and too many registers.
+//! What a distribution may not cost: large loads in small pieces, and too many registers.
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
@@ -18,7 +18,8 @@ pub(super) fn check(kernel: &Kernel, classes: &Classes) -> Vec<Diagnostic> {
     for &tile in &classes.tiles {
         registers(kernel, tile, &mut findings);
     }
-    for used in &classes.memory {
+    // A store takes the tile as it is: a transposed store is the way to transpose. `explain` shows its width.
+    for used in classes.memory.iter().filter(|used| !used.is_store) {
         pieces(kernel, used, &mut findings);
     }
     findings
@@ -75,27 +76,21 @@ fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
     if thread >= MIN_PIECE_BYTES.min(possible) {
         return;
     }
-    let (verb, noun) = if used.is_store { ("store", "store") } else { ("load", "load") };
     let name = value.name.as_deref().unwrap_or("x");
     let mut diagnostic = Diagnostic::error(
         Code::E0310,
-        format!("each thread would {verb} {thread} contiguous bytes at a time"),
+        format!("each thread would load {thread} contiguous bytes at a time"),
     )
     .label(
         used.access.span,
-        format!("this {noun} of {bytes} bytes is spread as {}", value.distribution),
+        format!("this load of {bytes} bytes is spread as {}", value.distribution),
     );
     if let Some((other, span)) = cause(kernel, used) {
         let other = other.map_or("this tile".to_owned(), |name| format!("`{name}`"));
         diagnostic = diagnostic.secondary(span, format!("{other} needs that layout"));
     }
-    let help = if used.is_store {
-        format!(
-            "write `store relayout({name}) -> …`: the tile in memory order moves 16 bytes a thread"
-        )
-    } else {
-        format!("write `relayout({name})` where it is used: the load then takes 16 bytes a thread")
-    };
+    let help =
+        format!("write `relayout({name})` where it is used: the load then takes 16 bytes a thread");
     findings.push(diagnostic.help(help));
 }
 

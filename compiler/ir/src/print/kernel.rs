@@ -19,7 +19,7 @@ pub(super) fn print(text: &mut String, kernel: &Kernel) {
     }
     for (id, var) in kernel.vars.iter_enumerated() {
         let ring = if var.slots > 1 { format!(" ring {}", var.slots) } else { String::new() };
-        let spread = var.spread.as_ref().map(spread).unwrap_or_default();
+        let spread = var.spread.as_ref().map(|s| format!(" {}", spread(s))).unwrap_or_default();
         let (dtype, shape) = (var.dtype, shape(&var.shape));
         line!(text, 1, "frag {id} {}: {dtype}{shape}{ring}{spread} {}", var.name, var.distribution);
     }
@@ -28,7 +28,8 @@ pub(super) fn print(text: &mut String, kernel: &Kernel) {
     line!(text, 0, "}}");
 }
 
-fn spread(spread: &Spread) -> String {
+/// `spread(warp: 0, lane: 1)`.
+pub(crate) fn spread(spread: &Spread) -> String {
     let axes = |axes: &[SpreadAxis]| {
         let one = |a: &SpreadAxis| match a.factor {
             Some(factor) => format!("({}, {factor})", a.axis),
@@ -41,7 +42,7 @@ fn spread(spread: &Spread) -> String {
         .filter(|(_, list)| !list.is_empty())
         .map(|(word, list)| format!("{word}: {}", axes(list)))
         .collect();
-    format!(" spread({})", parts.join(", "))
+    format!("spread({})", parts.join(", "))
 }
 
 fn block(text: &mut String, kernel: &Kernel, stmts: &[Stmt], depth: usize) {
