@@ -1,1 +1,29 @@
-//! (in progress)
+//! The CPU emulator of the tile language, at kernel level and at device level.
+//!
+//! [`run_kernel`] executes a kernel CTA by CTA and tile operation by tile operation; it is the
+//! specification of the language. [`run_device`] executes what expansion made of it, thread by thread, with
+//! registers, shuffles, shared memory and barriers. Both give the same bits.
+//!
+//! Invariants: a run depends on its arguments alone, neither on the number of host threads nor on their
+//! schedule. CTAs see the memory of the launch and their own stores; stores reach [`Memory`] when every
+//! CTA has ended well, and a run that fails leaves it as it was. Unwritten memory is poison: reading it is an
+//! error, never a value. This crate reads no files, environment or clock, and knows neither LLVM nor CUDA.
+
+mod counters;
+
+mod error;
+mod grid;
+mod kernel;
+mod launch;
+mod memory;
+mod options;
+#[cfg(test)]
+mod sample;
+mod view;
+
+pub use counters::{Printed, Trace};
+
+pub use error::{EmuError, ErrorDetail, ErrorKind};
+pub use kernel::run_kernel;
+pub use memory::{Argument, Buffer, Memory};
+pub use options::Options;

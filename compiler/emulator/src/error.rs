@@ -1,0 +1,174 @@
+//! Errors of a run: the fault of the kernel's author, or of whoever launched it.
+
+use std::fmt;
+
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ErrorKind {
+    /// Read of memory, or of a tile, that nothing wrote.
+    Poison,
+    /// Access past a buffer.
+    OutOfBounds,
+    /// A value breaks the contract of its parameter.
+    Contract,
+    /// `assert` failed.
+    Assert,
+    /// Integer division by zero.
+    DivisionByZero,
+    /// An argument that does not fit its parameter.
+    Argument,
+    /// Two stores to one address.
+    StoreConflict,
+    /// Store to a buffer that may not be written.
+    ReadOnly,
+    /// More statements than the options allow.
+    StepLimit,
+    /// Two threads touch shared memory without a barrier in between (device level).
+    SharedRace,
+    /// A vector access that is not aligned to its size (device level).
+    Misaligned,
+    /// Threads that part ways at a barrier, a shuffle or a loop (device level).
+    NotUniform,
+}
+
+impl ErrorKind {
+    /// The diagnostic code.
+    pub fn code(self) -> Code {
+        match self {
+            ErrorKind::Poison => Code::E0701,
+            ErrorKind::OutOfBounds => Code::E0702,
+            ErrorKind::Contract => Code::E0703,
+            ErrorKind::Assert => Code::E0704,
+            ErrorKind::DivisionByZero => Code::E0705,
+            ErrorKind::Argument => Code::E0706,
+            ErrorKind::StoreConflict => Code::E0707,
+            ErrorKind::ReadOnly => Code::E0708,
+            ErrorKind::StepLimit => Code::E0709,
+            ErrorKind::SharedRace => Code::E0710,
+            ErrorKind::Misaligned => Code::E0711,
+            ErrorKind::NotUniform => Code::E0712,
+        }
+    }
+}
+
+/// An error of a run, with its place in the source and in the grid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmuError {
+    /// What went wrong.
+    pub kind: ErrorKind,
+    /// One line, lower case, without a full stop.
+    pub message: String,
+    /// Where it stands in the `.tile` file.
+    pub span: Span,
+    /// Where it happened.
+    pub detail: Box<ErrorDetail>,
+}
+
+/// Where an error happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorDetail {
+    /// The CTA; none for errors at launch.
+    pub cta: Option<[u32; 3]>,
+    /// The thread of the CTA (device level).
+    pub thread: Option<u32>,
+    /// Coordinates of the element in its buffer or tile; empty where there is none.
+    pub coordinate: Vec<i64>,
+    /// A second place that explains the error, and what is there.
+    pub other: Option<(Span, String)>,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl EmuError {
+    /// An error with nothing but a message and a place.
+    pub(crate) fn new(kind: ErrorKind, span: Span, message: impl Into<String>) -> EmuError {
+        EmuError { kind, message: message.into(), span, detail: Box::default() }
+    }
+
+    /// Names the element.
+    pub(crate) fn at(mut self, coordinate: Vec<i64>) -> EmuError {
+        self.detail.coordinate = coordinate;
+        self
+    }
+
+    /// Names a second place.
+    pub(crate) fn other(mut self, span: Span, message: impl Into<String>) -> EmuError {
+        self.detail.other = Some((span, message.into()));
+        self
+    }
+
+    /// Names the thread.
+    pub(crate) fn thread(mut self, thread: usize) -> EmuError {
+        self.detail.thread = u32::try_from(thread).ok();
+        self
+    }
+
+    /// Says what to write.
+    pub(crate) fn help(mut self, help: impl Into<String>) -> EmuError {
+        self.detail.help = Some(help.into());
+        self
+    }
+
+    /// Names the CTA.
+    pub(crate) fn in_cta(mut self, cta: [u32; 3]) -> EmuError {
+        self.detail.cta = Some(cta);
+        self
+    }
+
+    /// The diagnostic code.
+    pub fn code(&self) -> Code {
+        self.kind.code()
+    }
+
+    /// The error as the diagnostics of all other stages are.
+    pub fn to_diagnostic(&self) -> Diagnostic {
+        let mut diagnostic = Diagnostic::error(self.code(), &self.message).label(self.span, "here");
+        if let Some((span, message)) = &self.detail.other {
+            diagnostic = diagnostic.secondary(*span, message);
+        }
+        let mut places = Vec::new();
+        if let Some([x, y, z]) = self.detail.cta {
+            places.push(format!("in CTA ({x}, {y}, {z})"));
+        }
+        if let Some(thread) = self.detail.thread {
+            places.push(format!("thread {thread}"));
+        }
+        if !self.detail.coordinate.is_empty() {
+            places.push(format!("at element {:?}", self.detail.coordinate));
+        }
+        if !places.is_empty() {
+            diagnostic = diagnostic.note(places.join(", "));
+        }
+        if let Some(help) = &self.detail.help {
+            diagnostic = diagnostic.help(help);
+        }
+        diagnostic
+    }
+}
+
+impl fmt::Display for EmuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.message)?;
+        if let Some([x, y, z]) = self.detail.cta {
+            write!(f, ", in CTA ({x}, {y}, {z})")?;
+        }
+        if let Some(thread) = self.detail.thread {
+            write!(f, ", thread {thread}")?;
+        }
+        if !self.detail.coordinate.is_empty() {
+            write!(f, ", at element {:?}", self.detail.coordinate)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for EmuError {}
+
+impl From<EmuError> for Diagnostic {
+    fn from(error: EmuError) -> Diagnostic {
+        error.to_diagnostic()
+    }
+}

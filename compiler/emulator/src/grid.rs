@@ -1,0 +1,148 @@
+//! Runs the CTAs of a grid and merges what they stored.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::{Launch, Param, ParamId};
+use rayon::prelude::*;
+
+use crate::counters::Trace;
+use crate::error::{EmuError, ErrorKind};
+use crate::launch;
+use crate::memory::{Argument, Memory};
+use crate::options::Options;
+use crate::view::{Launched, Stores};
+use kernel_dsl::source::Span;
+
+/// CTAs of a grid at most.
+const MAX_CTAS: u64 = 1 << 28;
+
+/// What a CTA leaves.
+pub(crate) struct Ended {
+    pub(crate) stores: Stores,
+    pub(crate) trace: Trace,
+}
+
+/// Runs every CTA with `run` and merges the stores in the order of the CTAs. Of several errors the one of
+/// the lowest CTA is reported.
+pub(crate) fn run_grid(
+    params: &IndexVec<ParamId, Param>,
+    launch: &Launch,
+    memory: &mut Memory,
+    options: &Options,
+    kernel_span: Span,
+    run: impl Fn([u32; 3], Launched<'_>) -> Result<Ended, EmuError> + Sync,
+) -> Result<Trace, EmuError> {
+    let extents = launch::check(params, memory)?;
+    let [x, y, z] = launch.grid;
+    let count = u64::from(x) * u64::from(y).saturating_mul(u64::from(z));
+    if count > MAX_CTAS {
+        let message = format!("a grid of {count} CTAs; the emulator runs up to {MAX_CTAS}");
+        return Err(EmuError::new(ErrorKind::StepLimit, kernel_span, message));
+    }
+    let cta = |i: usize| {
+        let i = i as u64;
+        let (x, y) = (u64::from(x), u64::from(y));
+        [(i % x) as u32, (i / x % y) as u32, (i / (x * y)) as u32]
+    };
+    let ended = {
+        let launched = Launched::new(params, memory, &extents, launch.pdl, options);
+        let failed = AtomicUsize::new(usize::MAX);
+        // CTAs after a failed one need not run; those before it must, since the lowest error counts.
+        let one = |i: usize| {
+            if i > failed.load(Ordering::Relaxed) {
+                return None;
+            }
+            let result = run(cta(i), launched).map_err(|e| e.in_cta(cta(i)));
+            if result.is_err() {
+                failed.fetch_min(i, Ordering::Relaxed);
+            }
+            Some(result)
+        };
+        let all: Vec<Option<Result<Ended, EmuError>>> = if options.parallel {
+            (0..count as usize).into_par_iter().map(one).collect()
+        } else {
+            (0..count as usize).map(one).collect()
+        };
+        all.into_iter().flatten().collect::<Result<Vec<Ended>, EmuError>>()?
+    };
+    check_conflicts(params, memory, &ended, &cta)?;
+    let mut trace = Trace::default();
+    for Ended { stores, trace: of_cta } in ended {
+        trace.append(of_cta);
+        merge(params, memory, &stores);
+    }
+    launch::check_promises(params, memory)?;
+    Ok(trace)
+}
+
+/// Refuses two CTAs that store to one address.
+fn check_conflicts(
+    params: &IndexVec<ParamId, Param>,
+    memory: &Memory,
+    ended: &[Ended],
+    cta: &impl Fn(usize) -> [u32; 3],
+) -> Result<(), EmuError> {
+    if ended.len() < 2 {
+        return Ok(());
+    }
+    for (id, param) in params.iter_enumerated() {
+        let Argument::Buffer(buffer) = &memory.arguments[id] else { continue };
+        if ended.iter().all(|e| e.stores.overlays[id].pages.is_empty()) {
+            continue;
+        }
+        // The CTA that stored each element, plus one.
+        let mut owners = vec![0u32; buffer.len()];
+        for (i, Ended { stores, .. }) in ended.iter().enumerate() {
+            for stored in stores.overlays[id].stored(param.dtype) {
+                let owner = std::mem::replace(&mut owners[stored.index], i as u32 + 1);
+                if owner == 0 {
+                    continue;
+                }
+                let first = owner as usize - 1;
+                let place = |stores: &Stores, site: u32| stores.sites[site as usize - 1];
+                let earlier = &ended[first].stores;
+                let site = earlier.overlays[id].site(stored.index);
+                let ([ax, ay, az], [bx, by, bz]) = (cta(first), cta(i));
+                let message = format!(
+                    "CTAs ({ax}, {ay}, {az}) and ({bx}, {by}, {bz}) store to one element of `{}`",
+                    param.name
+                );
+                let coordinate =
+                    launch::coordinate(&extents(param, buffer.len()), stored.index as u64);
+                let error =
+                    EmuError::new(ErrorKind::StoreConflict, place(stores, stored.site), message)
+                        .at(coordinate)
+                        .in_cta(cta(i));
+                return Err(match site {
+                    Some(site) => error
+                        .other(place(earlier, site), format!("CTA ({ax}, {ay}, {az}) stores here")),
+                    None => error,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The extents of a buffer of `len` elements; the outermost follows from the others.
+fn extents(param: &Param, len: usize) -> Vec<u64> {
+    use kernel_ir::kernel::Extent;
+    let inner = |e: &Extent| match e {
+        Extent::Const(c) => u64::from(*c),
+        Extent::Scalar(_) => len as u64,
+    };
+    param.shape.iter().map(inner).collect()
+}
+
+fn merge(params: &IndexVec<ParamId, Param>, memory: &mut Memory, stores: &Stores) {
+    for (id, param) in params.iter_enumerated() {
+        let Argument::Buffer(buffer) = &mut memory.arguments[id] else { continue };
+        for stored in stores.overlays[id].stored(param.dtype) {
+            match stored.code {
+                Some(code) => buffer.write(stored.index, code),
+                None => buffer.forget(stored.index),
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The kernel level: one CTA after the other, one tile operation at a time.
+
+mod access;
+mod define;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::{Kernel, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, VarId};
+use kernel_ir::ops::Elements;
+
+use crate::counters::{Printed, Trace};
+use crate::error::{EmuError, ErrorKind};
+use crate::grid::{self, Ended};
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::view::{Launched, View};
+
+/// Runs a kernel on `memory`, which has an argument for every parameter.
+///
+/// Stores reach `memory` when every CTA has ended well. Only the check of what stored values
+/// promise (`output … in a..b`) comes after that.
+pub fn run_kernel(
+    kernel: &Kernel,
+    memory: &mut Memory,
+    options: &Options,
+) -> Result<Trace, EmuError> {
+    let run = |cta, launched: Launched<'_>| {
+        let mut machine = Machine::new(kernel, launched, cta, options.max_steps);
+        machine.block(&kernel.body)?;
+        Ok(machine.end())
+    };
+    grid::run_grid(&kernel.params, &kernel.launch, memory, options, kernel.span, run)
+}
+
+/// One CTA.
+struct Machine<'k> {
+    kernel: &'k Kernel,
+    cta: [u32; 3],
+    view: View<'k>,
+    values: IndexVec<ValueId, Option<Rc<Elements>>>,
+    vars: IndexVec<VarId, Vec<Option<Rc<Elements>>>>,
+    printed: Vec<Printed>,
+    flops: u64,
+    steps: u64,
+    max_steps: u64,
+}
+
+impl<'k> Machine<'k> {
+    fn new(
+        kernel: &'k Kernel,
+        launched: Launched<'k>,
+        cta: [u32; 3],
+        max_steps: u64,
+    ) -> Machine<'k> {
+        Machine {
+            kernel,
+            cta,
+            view: View::new(launched),
+            values: kernel.values.iter().map(|_| None).collect(),
+            vars: kernel.vars.iter().map(|v| vec![None; v.slots as usize]).collect(),
+            printed: Vec::new(),
+            flops: 0,
+            steps: 0,
+            max_steps,
+        }
+    }
+
+    fn end(self) -> Ended {
+        let trace = Trace {
+            printed: self.printed,
+            bytes_read: self.view.bytes_read,
+            bytes_written: self.view.bytes_written,
+            flops: self.flops,
+            steps: self.steps,
+        };
+        Ended { stores: self.view.into_stores(), trace }
+    }
+
+    fn block(&mut self, stmts: &[Stmt]) -> Result<(), EmuError> {
+        stmts.iter().try_for_each(|stmt| self.stmt(stmt))
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Result<(), EmuError> {
+        self.step(stmt.span)?;
+        match &stmt.kind {
+            StmtKind::Def { results, op } => self.define(results, op, stmt.span)?,
+            StmtKind::SetVar { var, slot, value } => {
+                let value = self.value(*value);
+                self.vars[*var][*slot as usize] = Some(value);
+            }
+            StmtKind::Store { value, access, cache: _ } => self.store(*value, access)?,
+            StmtKind::Prefetch { what, evict: _ } => self.prefetch(what, stmt.span)?,
+            StmtKind::GridWait => self.view.wait(),
+            StmtKind::GridLaunch => {}
+            StmtKind::Assert { cond, message } => {
+                if self.code(*cond) == 0 {
+                    return Err(failed_assert(message, stmt.span));
+                }
+            }
+            StmtKind::Printf { format, args } => {
+                let args = args.iter().map(|&a| (self.kernel.values[a].dtype, self.code(a)));
+                let text = format_text(format, args);
+                self.printed.push(Printed { cta: self.cta, text });
+            }
+            StmtKind::For { var, start, end, step, body } => {
+                let (start, end) = (self.int(*start), self.int(*end));
+                let mut at = start;
+                while at < end {
+                    self.step(stmt.span)?;
+                    self.set(*var, Elements::from_i32(&[at as i32]));
+                    self.block(body)?;
+                    at += i64::from(*step);
+                }
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                let body = if self.code(*cond) != 0 { then_body } else { else_body };
+                self.block(body)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, span: Span) -> Result<(), EmuError> {
+        self.steps += 1;
+        if self.steps > self.max_steps {
+            return Err(too_many_steps(self.max_steps, span));
+        }
+        Ok(())
+    }
+
+    fn value(&self, id: ValueId) -> Rc<Elements> {
+        self.values[id].clone().expect("a value is defined before it is used")
+    }
+
+    fn set(&mut self, id: ValueId, elements: Elements) {
+        self.values[id] = Some(Rc::new(elements));
+    }
+
+    /// Empty elements for the result of a definition; memory of its last result is used again.
+    fn take(&mut self, id: ValueId, dtype: DType) -> Elements {
+        let last = self.values[id].take().and_then(|rc| Rc::try_unwrap(rc).ok());
+        let mut elements = last.unwrap_or_else(|| Elements::new(dtype));
+        elements.reset(dtype);
+        elements
+    }
+
+    /// The code of a scalar.
+    fn code(&self, id: ValueId) -> u64 {
+        self.values[id].as_ref().expect("a value is defined before it is used").get(0)
+    }
+
+    /// The value of an integer scalar.
+    fn int(&self, id: ValueId) -> i64 {
+        let dtype = self.kernel.values[id].dtype;
+        // What i64 cannot hold is past the end of every buffer.
+        kernel_abi::numeric::to_i64(dtype, self.code(id)).unwrap_or(i64::MAX)
+    }
+
+    fn store(&mut self, value: ValueId, access: &TileAccess) -> Result<(), EmuError> {
+        let tile = self.resolve(access, "stored")?;
+        self.view.begin_store(access.param, access.span)?;
+        let shape = &self.kernel.values[value].shape;
+        let value = self.value(value);
+        let value = shape::broadcast(&value, shape, &tile.shape());
+        let view = &mut self.view;
+        tile.runs(|start, count, at| {
+            view.store(access.param, start, count, &value, at, access.span)
+        })
+    }
+
+    fn prefetch(&mut self, what: &PrefetchRange, span: Span) -> Result<(), EmuError> {
+        match what {
+            PrefetchRange::Tile(access) => {
+                let tile = self.resolve(access, "prefetched")?;
+                let view = &self.view;
+                tile.runs(|start, count, _| {
+                    view.inside(access.param, start as i64, count, access.span).map(|_| ())
+                })
+            }
+            PrefetchRange::Elements { param, start, end } => {
+                let (start, end) = (self.int(*start), self.int(*end));
+                // An empty range touches nothing.
+                if start < end {
+                    let count = usize::try_from(end - start).unwrap_or(usize::MAX);
+                    self.view.inside(*param, start, count, span)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The error of a failed `assert`.
+pub(crate) fn failed_assert(message: &str, span: Span) -> EmuError {
+    EmuError::new(ErrorKind::Assert, span, format!("assertion failed: {message}"))
+}
+
+/// The error of a CTA that does not end.
+pub(crate) fn too_many_steps(limit: u64, span: Span) -> EmuError {
+    EmuError::new(ErrorKind::StepLimit, span, format!("a CTA ran more than {limit} statements"))
+}
+
+/// The text of `printf`: each `{}` stands for the next argument.
+pub(crate) fn format_text(format: &str, args: impl Iterator<Item = (DType, u64)>) -> String {
+    let mut pieces = format.split("{}");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    let mut args = args.map(|(dtype, code)| format_code(dtype, code));
+    for piece in pieces {
+        text.push_str(&args.next().unwrap_or_else(|| "{}".into()));
+        text.push_str(piece);
+    }
+    text
+}
+
+fn format_code(dtype: DType, code: u64) -> String {
+    match dtype {
+        DType::Bool => (code != 0).to_string(),
+        DType::U64 => code.to_string(),
+        DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 => {
+            kernel_abi::numeric::to_i64(dtype, code).map_or_else(String::new, |v| v.to_string())
+        }
+        DType::F32
+        | DType::F16
+        | DType::Bf16
+        | DType::E4m3
+        | DType::E5m2
+        | DType::E2m1
+        | DType::Ue8m0 => kernel_abi::numeric::float_to_f32(dtype, code)
+            .map_or_else(String::new, |v| v.to_string()),
+    }
+}

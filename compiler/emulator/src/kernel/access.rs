@@ -1,0 +1,238 @@
+//! Where the elements of a tile lie in a buffer.
+
+use kernel_dsl::source::Span;
+use kernel_ir::kernel::{AxisIndex, Extent, TileAccess, ViewAxis};
+
+use super::Machine;
+use crate::error::{EmuError, ErrorKind};
+use crate::view::Launched;
+
+/// The offsets of a tile's elements: the sum of one entry an axis.
+pub(super) struct Tile {
+    base: i64,
+    axes: Vec<TileAxis>,
+}
+
+/// Offsets along one axis of a tile; `None` is absent.
+struct TileAxis {
+    offsets: Vec<Option<i64>>,
+}
+
+impl Tile {
+    /// Extents of the tile.
+    pub(super) fn shape(&self) -> Vec<u32> {
+        self.axes.iter().map(|a| a.offsets.len() as u32).collect()
+    }
+
+    /// Calls `f(start, count, at)` for runs of elements that follow each other in the buffer from `start` and
+    /// in the tile from `at`; absent elements are in none.
+    pub(super) fn runs(
+        &self,
+        mut f: impl FnMut(u64, usize, usize) -> Result<(), EmuError>,
+    ) -> Result<(), EmuError> {
+        let mut axes = self.axes.iter().map(|a| a.offsets.as_slice());
+        // Axes that are one run together are walked as one.
+        let mut inner: Vec<Option<i64>> = axes.next_back().map_or(vec![Some(0)], <[_]>::to_vec);
+        let mut outer: Vec<&[Option<i64>]> = axes.collect();
+        while let Some(last) = outer.last() {
+            if !is_run(&inner) || !follows(last, inner.len()) {
+                break;
+            }
+            let first = inner[0].unwrap_or(0) + last[0].unwrap_or(0);
+            inner = (0..(inner.len() * last.len()) as i64).map(|i| Some(first + i)).collect();
+            outer.pop();
+        }
+        let runs = runs_of(&inner);
+        let mut coordinate = vec![0usize; outer.len()];
+        let rows: usize = outer.iter().map(|a| a.len()).product();
+        for row in 0..rows {
+            let offsets = coordinate.iter().zip(&outer).map(|(&c, axis)| axis[c]);
+            if let Some(start) = offsets.sum::<Option<i64>>() {
+                for &(at, offset, count) in &runs {
+                    let start = self.base + start + offset;
+                    f(start as u64, count, row * inner.len() + at)?;
+                }
+            }
+            for (c, axis) in coordinate.iter_mut().zip(&outer).rev() {
+                *c += 1;
+                if *c < axis.len() {
+                    break;
+                }
+                *c = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for offsets that follow each other without a gap.
+fn is_run(offsets: &[Option<i64>]) -> bool {
+    !offsets.is_empty() && follows(offsets, 1)
+}
+
+/// True for present offsets that each lie `step` past the one before.
+fn follows(offsets: &[Option<i64>], step: usize) -> bool {
+    let step = step as i64;
+    let first = offsets.first().copied().flatten();
+    first.is_some_and(|first| (0i64..).zip(offsets).all(|(i, &o)| o == Some(first + i * step)))
+}
+
+/// The maximal runs `(position, offset, count)`.
+fn runs_of(offsets: &[Option<i64>]) -> Vec<(usize, i64, usize)> {
+    let mut runs: Vec<(usize, i64, usize)> = Vec::new();
+    for (at, &offset) in offsets.iter().enumerate() {
+        let Some(offset) = offset else { continue };
+        match runs.last_mut() {
+            Some((first, start, count))
+                if *first + *count == at && *start + *count as i64 == offset =>
+            {
+                *count += 1;
+            }
+            _ => runs.push((at, offset, 1)),
+        }
+    }
+    runs
+}
+
+impl Machine<'_> {
+    /// The offsets of an access, with every present position checked against its axis.
+    pub(super) fn resolve(&self, access: &TileAccess, verb: &str) -> Result<Tile, EmuError> {
+        let mut tile = Tile { base: 0, axes: Vec::new() };
+        let mut view_axes = access.axes.iter().enumerate();
+        for index in &access.index {
+            if let AxisIndex::New = index {
+                tile.axes.push(TileAxis { offsets: vec![Some(0)] });
+                continue;
+            }
+            let (number, axis) = view_axes.next().expect("each index but `New` has an axis");
+            let extent = self.extent(axis);
+            let place = |position: i64| {
+                if position < 0 || position >= extent {
+                    let at = Outside { number, position, extent, verb };
+                    return Err(at.error(&self.view.launched, access));
+                }
+                Ok(offset(axis, position))
+            };
+            match index {
+                AxisIndex::At(position) => tile.base += place(self.int(*position))?,
+                AxisIndex::Range { start, len, until } => {
+                    let start = self.int(*start);
+                    let until = until.map_or(i64::MAX, |u| self.int(u));
+                    let position = |i: u32| {
+                        let p = start.saturating_add(i64::from(i));
+                        if p >= until { Ok(None) } else { place(p).map(Some) }
+                    };
+                    let offsets = (0..*len).map(position).collect::<Result<_, _>>()?;
+                    tile.axes.push(TileAxis { offsets });
+                }
+                AxisIndex::Gather(positions) => {
+                    let positions = self.value(*positions);
+                    let position = |code: u64| {
+                        let p = i64::from(code as u32 as i32);
+                        if p < 0 { Ok(None) } else { place(p).map(Some) }
+                    };
+                    let offsets = positions.codes().map(position).collect::<Result<_, _>>()?;
+                    tile.axes.push(TileAxis { offsets });
+                }
+                AxisIndex::New => unreachable!("handled above"),
+            }
+        }
+        Ok(tile)
+    }
+
+    fn extent(&self, axis: &ViewAxis) -> i64 {
+        match axis.extent {
+            Extent::Const(c) => i64::from(c),
+            Extent::Scalar(id) => {
+                let dtype = self.kernel.params[id].dtype;
+                let code = self.view.launched.scalar(id);
+                kernel_abi::numeric::to_i64(dtype, code).unwrap_or(i64::MAX)
+            }
+        }
+    }
+}
+
+/// The offset of a position that is inside its axis.
+fn offset(axis: &ViewAxis, position: i64) -> i64 {
+    let Some((slowest, faster)) = axis.digits.split_first() else { return 0 };
+    let (mut rest, mut sum) = (position, 0);
+    for digit in faster.iter().rev() {
+        let extent = i64::from(digit.extent.max(1));
+        sum += rest % extent * digit.stride;
+        rest /= extent;
+    }
+    sum + rest * slowest.stride
+}
+
+/// A position outside its axis.
+struct Outside<'a> {
+    number: usize,
+    position: i64,
+    extent: i64,
+    verb: &'a str,
+}
+
+impl Outside<'_> {
+    fn error(&self, launched: &Launched<'_>, access: &TileAccess) -> EmuError {
+        let param = &launched.params[access.param];
+        let Outside { number, position, extent, verb } = self;
+        let message = format!(
+            "`{}` is {verb} at position {position} of axis {number}, which has {extent}",
+            param.name
+        );
+        let span: Span = access.span;
+        let help = if *position >= *extent { "bound the slice: `a .. + L until n`" } else { "" };
+        let error = EmuError::new(ErrorKind::OutOfBounds, span, message)
+            .at(vec![*position])
+            .other(param.span, "declared here");
+        if help.is_empty() { error } else { error.help(help) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel_ir::kernel::ViewDigit;
+
+    fn tile(axes: &[&[Option<i64>]]) -> Vec<(u64, usize, usize)> {
+        let axes = axes.iter().map(|a| TileAxis { offsets: a.to_vec() }).collect();
+        let mut runs = Vec::new();
+        let tile = Tile { base: 100, axes };
+        tile.runs(|start, count, at| {
+            runs.push((start, count, at));
+            Ok(())
+        })
+        .unwrap();
+        runs
+    }
+
+    #[test]
+    fn runs_are_as_long_as_the_layout_allows() {
+        let step = |n: i64, by: i64| (0..n).map(|i| Some(i * by)).collect::<Vec<_>>();
+        assert_eq!(tile(&[]), [(100, 1, 0)]);
+        assert_eq!(
+            tile(&[&step(3, 64), &step(4, 8), &step(8, 1)]),
+            [(100, 32, 0), (164, 32, 32), (228, 32, 64)][..]
+        );
+        assert_eq!(tile(&[&step(2, 4), &step(2, 8)]).len(), 4);
+        assert_eq!(tile(&[&[Some(7), None], &[Some(0), Some(1), None]]), [(107, 2, 0)]);
+        assert_eq!(tile(&[&[], &step(8, 1)]), []);
+        assert_eq!(tile(&[&step(8, 1), &[]]), []);
+    }
+
+    #[test]
+    fn a_position_is_split_into_digits() {
+        let axis = ViewAxis {
+            extent: Extent::Const(24),
+            digits: vec![
+                ViewDigit { extent: 3, stride: 1 },
+                ViewDigit { extent: 2, stride: 100 },
+                ViewDigit { extent: 4, stride: 10 },
+            ],
+        };
+        assert_eq!(offset(&axis, 0), 0);
+        assert_eq!(offset(&axis, 3), 30);
+        assert_eq!(offset(&axis, 4), 100);
+        assert_eq!(offset(&axis, 8 + 4 + 1), 1 + 100 + 10);
+    }
+}

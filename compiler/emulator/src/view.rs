@@ -1,0 +1,361 @@
+//! What one CTA sees of memory: the buffers as they were at launch, and its own stores above them.
+
+use std::collections::BTreeMap;
+
+use kernel_abi::{Access, DType, numeric};
+use kernel_dsl::source::Span;
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::{Param, ParamId, Pdl};
+use kernel_ir::ops::Elements;
+use kernel_ir::ops::elements::Words;
+
+use crate::error::{EmuError, ErrorKind};
+use crate::launch::{self, Extents};
+use crate::memory::{Argument, Buffer, Memory};
+use crate::options::Options;
+
+/// Elements of a page of stores.
+const PAGE: usize = 256;
+
+/// Everything that is the same for all CTAs of a launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Launched<'m> {
+    pub(crate) params: &'m IndexVec<ParamId, Param>,
+    pub(crate) memory: &'m Memory,
+    pub(crate) extents: &'m Extents,
+    /// The kernel may run beside its predecessors until it waits.
+    pub(crate) early: bool,
+}
+
+impl<'m> Launched<'m> {
+    pub(crate) fn new(
+        params: &'m IndexVec<ParamId, Param>,
+        memory: &'m Memory,
+        extents: &'m Extents,
+        pdl: Pdl,
+        options: &Options,
+    ) -> Launched<'m> {
+        let early = pdl.is_consumer() && options.producer_running;
+        Launched { params, memory, extents, early }
+    }
+
+    /// The buffer of a parameter that is one.
+    pub(crate) fn buffer(&self, param: ParamId) -> &'m Buffer {
+        match &self.memory.arguments[param] {
+            Argument::Buffer(buffer) => buffer,
+            Argument::Missing | Argument::Scalar { .. } => {
+                unreachable!("arguments were checked at launch")
+            }
+        }
+    }
+
+    /// The code of a scalar parameter.
+    pub(crate) fn scalar(&self, param: ParamId) -> u64 {
+        match &self.memory.arguments[param] {
+            Argument::Scalar { code, .. } => *code,
+            Argument::Missing | Argument::Buffer(_) => {
+                unreachable!("arguments were checked at launch")
+            }
+        }
+    }
+
+    /// The coordinate of a flat element of a buffer.
+    pub(crate) fn coordinate(&self, param: ParamId, index: u64) -> Vec<i64> {
+        launch::coordinate(&self.extents[param], index)
+    }
+
+    /// Number of elements of a buffer.
+    pub(crate) fn len(&self, param: ParamId) -> u64 {
+        launch::len_of(&self.extents[param]).expect("extents are checked when they are made")
+    }
+}
+
+/// The stores of one CTA to one buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    pub(crate) pages: BTreeMap<usize, Box<Page>>,
+}
+
+/// The stores to a run of elements.
+#[derive(Debug)]
+pub(crate) struct Page {
+    bytes: Vec<u8>,
+    written: [u64; PAGE / 64],
+    /// Stored before `grid_wait`, so another kernel may have written over it.
+    lost: [u64; PAGE / 64],
+    /// Which store wrote it last.
+    sites: Box<[u32; PAGE]>,
+}
+
+fn bit(bits: &[u64; PAGE / 64], i: usize) -> bool {
+    bits[i / 64] >> (i % 64) & 1 == 1
+}
+
+impl Page {
+    fn new(dtype: DType) -> Page {
+        Page {
+            bytes: vec![0; numeric::bytes_of(dtype, PAGE)],
+            written: [0; PAGE / 64],
+            lost: [0; PAGE / 64],
+            sites: Box::new([0; PAGE]),
+        }
+    }
+}
+
+/// An element of the overlay when it is merged into memory.
+pub(crate) struct Stored {
+    pub(crate) index: usize,
+    /// None where the store was lost.
+    pub(crate) code: Option<u64>,
+    pub(crate) site: u32,
+}
+
+impl Overlay {
+    /// Every element that the CTA touched, ascending.
+    pub(crate) fn stored(&self, dtype: DType) -> impl Iterator<Item = Stored> + '_ {
+        self.pages.iter().flat_map(move |(&number, page)| {
+            (0..PAGE).filter_map(move |i| {
+                let written = bit(&page.written, i);
+                if !written && !bit(&page.lost, i) {
+                    return None;
+                }
+                let code =
+                    if written { numeric::read_element(dtype, &page.bytes, i) } else { None };
+                Some(Stored { index: number * PAGE + i, code, site: page.sites[i] })
+            })
+        })
+    }
+
+    /// The store that wrote an element.
+    pub(crate) fn site(&self, index: usize) -> Option<u32> {
+        self.pages.get(&(index / PAGE)).map(|page| page.sites[index % PAGE])
+    }
+}
+
+/// What a CTA sees of memory.
+pub(crate) struct View<'m> {
+    pub(crate) launched: Launched<'m>,
+    overlays: IndexVec<ParamId, Overlay>,
+    /// Place of each executed store.
+    sites: Vec<Span>,
+    waited: bool,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+}
+
+/// The stores of a CTA that has ended.
+pub(crate) struct Stores {
+    pub(crate) overlays: IndexVec<ParamId, Overlay>,
+    pub(crate) sites: Vec<Span>,
+}
+
+impl<'m> View<'m> {
+    pub(crate) fn new(launched: Launched<'m>) -> View<'m> {
+        View {
+            launched,
+            overlays: launched.params.iter().map(|_| Overlay::default()).collect(),
+            sites: Vec::new(),
+            waited: false,
+            bytes_read: 0,
+            bytes_written: 0,
+        }
+    }
+
+    /// `grid_wait`: earlier kernels have ended, and may have written over what this one stored before.
+    pub(crate) fn wait(&mut self) {
+        if self.launched.early && !self.waited {
+            self.lose_stores();
+        }
+        self.waited = true;
+    }
+
+    fn lose_stores(&mut self) {
+        for id in self.launched.params.ids() {
+            for page in self.overlays[id].pages.values_mut() {
+                for (lost, written) in page.lost.iter_mut().zip(&mut page.written) {
+                    *lost |= std::mem::take(written);
+                }
+            }
+        }
+    }
+
+    /// The stores, when the CTA has ended.
+    pub(crate) fn into_stores(mut self) -> Stores {
+        if self.launched.early && !self.waited {
+            self.lose_stores();
+        }
+        Stores { overlays: self.overlays, sites: self.sites }
+    }
+
+    /// Checks that a buffer may be read now.
+    pub(crate) fn check_read(&self, param: ParamId, span: Span) -> Result<(), EmuError> {
+        let p = &self.launched.params[param];
+        if !self.launched.early || self.waited || p.settled || p.access.may_read_before_wait() {
+            return Ok(());
+        }
+        let message = format!(
+            "`{}` is read before `grid_wait`, while the kernel that writes it may still run",
+            p.name
+        );
+        Err(EmuError::new(ErrorKind::Poison, span, message)
+            .other(p.span, format!("declared `{}`", p.access))
+            .help("read it after `grid_wait`, or declare it `settled` if it is"))
+    }
+
+    /// Begins a store: every element may be stored once until the next one begins.
+    pub(crate) fn begin_store(&mut self, param: ParamId, span: Span) -> Result<(), EmuError> {
+        let p = &self.launched.params[param];
+        if p.access == Access::Scalar || !p.access.is_writable() {
+            let message = format!("store to `{}`, which is `{}`", p.name, p.access);
+            return Err(EmuError::new(ErrorKind::ReadOnly, span, message)
+                .other(p.span, format!("declared `{}`", p.access))
+                .help("declare it `output`, `inout` or `scratch`"));
+        }
+        self.sites.push(span);
+        Ok(())
+    }
+
+    /// Copies elements `start..start + count` of a buffer to `out[at..]`.
+    pub(crate) fn load(
+        &mut self,
+        param: ParamId,
+        start: u64,
+        count: usize,
+        out: &mut Elements,
+        at: usize,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let start = self.inside(param, start as i64, count, span)?;
+        let buffer = self.launched.buffer(param);
+        let dtype = buffer.dtype();
+        if self.overlays[param].pages.is_empty() {
+            if let Some(index) = buffer.unwritten_in(start, count) {
+                return Err(self.poison(param, index, false, span));
+            }
+            copy(buffer.bytes(), dtype, start, count, out, at);
+        } else {
+            for i in 0..count {
+                let code = self.load_one(param, start + i, span)?;
+                out.set(at + i, code);
+            }
+        }
+        self.bytes_read += launch::bytes_of_elements(dtype, count as u64);
+        Ok(())
+    }
+
+    fn load_one(&self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
+        let buffer = self.launched.buffer(param);
+        if let Some(page) = self.overlays[param].pages.get(&(index / PAGE)) {
+            let i = index % PAGE;
+            if bit(&page.written, i) {
+                let code = numeric::read_element(buffer.dtype(), &page.bytes, i);
+                return Ok(code.expect("the index is inside the page"));
+            }
+            if bit(&page.lost, i) {
+                return Err(self.poison(param, index, true, span));
+            }
+        }
+        buffer.code(index).ok_or_else(|| self.poison(param, index, false, span))
+    }
+
+    /// Writes `value[at..at + count]` to elements `start..` of a buffer; [`View::begin_store`] came
+    /// first.
+    pub(crate) fn store(
+        &mut self,
+        param: ParamId,
+        start: u64,
+        count: usize,
+        value: &Elements,
+        at: usize,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let start = self.inside(param, start as i64, count, span)?;
+        let dtype = self.launched.params[param].dtype;
+        let site = self.sites.len() as u32;
+        for i in 0..count {
+            let (index, code) = (start + i, value.get(at + i));
+            let pages = &mut self.overlays[param].pages;
+            let page = pages.entry(index / PAGE).or_insert_with(|| Box::new(Page::new(dtype)));
+            let slot = index % PAGE;
+            if std::mem::replace(&mut page.sites[slot], site) == site {
+                let name = &self.launched.params[param].name;
+                let message = format!("one store writes an element of `{name}` twice");
+                return Err(EmuError::new(ErrorKind::StoreConflict, span, message)
+                    .at(self.launched.coordinate(param, index as u64)));
+            }
+            numeric::write_element(dtype, &mut page.bytes, slot, code);
+            page.written[slot / 64] |= 1 << (slot % 64);
+        }
+        self.bytes_written += launch::bytes_of_elements(dtype, count as u64);
+        Ok(())
+    }
+
+    /// Checks that `count` elements from `start` are in the buffer.
+    pub(crate) fn inside(
+        &self,
+        param: ParamId,
+        start: i64,
+        count: usize,
+        span: Span,
+    ) -> Result<usize, EmuError> {
+        let len = self.launched.len(param);
+        let end = i128::from(start) + count as i128;
+        if start >= 0 && end <= i128::from(len) {
+            return Ok(start as usize);
+        }
+        let p = &self.launched.params[param];
+        let first = if start < 0 { start } else { start.max(len as i64) };
+        let message = format!("element {first} of `{}`, which has {len} elements", p.name);
+        Err(EmuError::new(ErrorKind::OutOfBounds, span, message)
+            .at(vec![first])
+            .other(p.span, "declared here"))
+    }
+
+    fn poison(&self, param: ParamId, index: usize, lost: bool, span: Span) -> EmuError {
+        let p = &self.launched.params[param];
+        let message = if lost {
+            format!(
+                "read of `{}`, which was stored before `grid_wait`, while other kernels may still use it",
+                p.name
+            )
+        } else {
+            format!("read of an element of `{}` that nothing wrote", p.name)
+        };
+        EmuError::new(ErrorKind::Poison, span, message)
+            .at(self.launched.coordinate(param, index as u64))
+            .other(p.span, format!("declared `{}`", p.access))
+    }
+}
+
+/// Copies elements of little-endian memory into `out[at..]`.
+fn copy(bytes: &[u8], dtype: DType, start: usize, count: usize, out: &mut Elements, at: usize) {
+    let Some(size) = dtype.bytes().map(|s| s as usize) else {
+        for i in 0..count {
+            let code = numeric::read_element(dtype, bytes, start + i);
+            out.set(at + i, code.expect("the range is inside"));
+        }
+        return;
+    };
+    let bytes = &bytes[start * size..(start + count) * size];
+    match out.words_mut() {
+        Words::W8(out) => out[at..at + count].copy_from_slice(bytes),
+        Words::W16(out) => {
+            let (words, _) = bytes.as_chunks::<2>();
+            for (o, w) in out[at..at + count].iter_mut().zip(words) {
+                *o = u16::from_le_bytes(*w);
+            }
+        }
+        Words::W32(out) => {
+            let (words, _) = bytes.as_chunks::<4>();
+            for (o, w) in out[at..at + count].iter_mut().zip(words) {
+                *o = u32::from_le_bytes(*w);
+            }
+        }
+        Words::W64(out) => {
+            let (words, _) = bytes.as_chunks::<8>();
+            for (o, w) in out[at..at + count].iter_mut().zip(words) {
+                *o = u64::from_le_bytes(*w);
+            }
+        }
+    }
+}
