@@ -1,1 +1,37 @@
-//! (in progress)
+//! Device IR to MLIR, LLVM, PTX and cubin.
+//!
+//! All decisions are made in the device IR; this crate prints them. Each stage has a textual form, and
+//! [`run`] starts at any of them and stops at any of them:
+//!
+//! | from | by | to |
+//! |---|---|---|
+//! | device IR | `lower` through typed builders | MLIR: `llvm`, `arith`, `scf`, `nvvm` |
+//! | MLIR | `pipeline`, `translate` | LLVM IR |
+//! | LLVM IR | `ptx` | PTX |
+//! | PTX | [`ptxas`] | cubin |
+//!
+//! Invariants of what is emitted: no pointer is `noalias`, `readonly` or `invariant`, so no load becomes
+//! a non-coherent one; whatever waits, meets or is inline assembly over memory clobbers memory, so plain
+//! accesses keep their side of it; no floating-point operation is contracted or relaxed; the `.loc` line
+//! of an instruction is the [`LocId`](kernel_ir::device::LocId) of its operation plus one.
+//!
+//! This crate does not know the text of the language, CUDA or any model. It reads no environment, file
+//! or clock: the tools that it runs are named by a [`Tools`]. LLVM may abort the process on input that
+//! it cannot select, so programs run jobs in a worker process.
+
+mod context;
+mod error;
+mod ffi;
+mod job;
+mod lower;
+mod mnemonic;
+mod nvvm;
+mod pipeline;
+mod ptx;
+pub mod ptxas;
+mod translate;
+
+pub use error::{CodegenError, Stage};
+pub use job::{Artifacts, Compiled, Input, SourceLine, compile, run};
+pub use ptx::{Leftover, llvm_version, scan};
+pub use ptxas::{Cubin, Tools, Usage};

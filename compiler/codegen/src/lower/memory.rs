@@ -1,0 +1,392 @@
+//! Loads, stores and prefetches: one memory instruction for each vector.
+//!
+//! A plain access is LLVM's own, with the alignment that the vector promises. What LLVM cannot say, cache
+//! policies and predicates, is inline assembly: a predicate stays a predicate, so that the accesses of one
+//! operation stay in one block and overlap. Shared memory is one external array, never an internal one,
+//! whose accesses LLVM might think a barrier does not see.
+
+use kernel_abi::DType;
+use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
+use kernel_ir::index::Id;
+use kernel_ir::kernel::{CachePolicy, Evict};
+use melior::dialect::arith::CmpiPredicate;
+use melior::ir::{Type, Value};
+
+use super::build::Builder;
+use super::{Lowered, Lowering, refuse};
+use crate::mnemonic::{self, MemoryForm, Priority, Space, Words};
+
+/// Policy operands, made once at the entry.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Policies<'c, 'm> {
+    first: Option<Value<'c, 'm>>,
+    last: Option<Value<'c, 'm>>,
+}
+
+impl<'c, 'm> Policies<'c, 'm> {
+    pub(super) fn create(entry: Builder<'c, 'm>, kernel: &DeviceKernel) -> Policies<'c, 'm> {
+        let make = |evict: Evict| {
+            uses_policy(&kernel.body, evict).then(|| {
+                let asm = mnemonic::create_policy(priority(evict));
+                entry.asm_values(&asm, &[], entry.types.i64, 1)[0]
+            })
+        };
+        Policies { first: make(Evict::First), last: make(Evict::Last) }
+    }
+
+    fn get(&self, evict: Evict) -> Option<Value<'c, 'm>> {
+        match evict {
+            Evict::First => self.first,
+            Evict::Last => self.last,
+        }
+    }
+}
+
+fn priority(evict: Evict) -> Priority {
+    match evict {
+        Evict::First => Priority::First,
+        Evict::Last => Priority::Last,
+    }
+}
+
+fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
+    statements.iter().any(|statement| match &statement.op {
+        DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => {
+            cache.evict == Some(evict)
+        }
+        DeviceOp::For { body, .. } => uses_policy(body, evict),
+        DeviceOp::If { then_body, else_body, .. } => {
+            uses_policy(then_body, evict) || uses_policy(else_body, evict)
+        }
+        DeviceOp::Const { .. }
+        | DeviceOp::Special { .. }
+        | DeviceOp::ScalarParam { .. }
+        | DeviceOp::Unary { .. }
+        | DeviceOp::Binary { .. }
+        | DeviceOp::Compare { .. }
+        | DeviceOp::Select { .. }
+        | DeviceOp::Fma { .. }
+        | DeviceOp::Convert { .. }
+        | DeviceOp::Copy { .. }
+        | DeviceOp::Shuffle { .. }
+        | DeviceOp::Prefetch { .. }
+        | DeviceOp::ReadSlot { .. }
+        | DeviceOp::SetSlot { .. }
+        | DeviceOp::Barrier
+        | DeviceOp::GridWait
+        | DeviceOp::GridLaunch
+        | DeviceOp::Assert { .. }
+        | DeviceOp::Printf { .. } => false,
+    })
+}
+
+/// A region of memory, resolved.
+struct Region<'c, 'm> {
+    space: Space,
+    base: Value<'c, 'm>,
+    dtype: DType,
+}
+
+/// How the accesses of one operation are said.
+struct Form {
+    space: Space,
+    no_allocate: bool,
+    evict: Option<Evict>,
+}
+
+impl<'c, 'm> Lowering<'c, 'm, '_> {
+    /// The elements of `dst`.
+    pub(super) fn load(
+        &self,
+        dst: FragId,
+        place: &Place,
+        vectors: &[Vector],
+        other: Option<FragId>,
+        cache: CachePolicy,
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let region = self.region(place)?;
+        let frag = self.frag(dst)?;
+        if frag.dtype != region.dtype {
+            return refuse(format!("{} is loaded as {}", region.dtype, frag.dtype));
+        }
+        let form = self.form(&region, cache)?;
+        let mut elements: Vec<Option<Value<'c, 'm>>> = vec![None; frag.len as usize];
+        for vector in vectors {
+            let loaded = self.load_vector(&region, &form, vector, other)?;
+            for (element, i) in loaded.into_iter().zip(vector.first..) {
+                match elements.get_mut(i as usize) {
+                    Some(place) => *place = Some(element),
+                    None => return refuse(format!("{dst} has no element {i}")),
+                }
+            }
+        }
+        let all: Option<Vec<Value<'c, 'm>>> = elements.into_iter().collect();
+        all.map_or_else(|| refuse(format!("the vectors do not cover {dst}")), Ok)
+    }
+
+    fn load_vector(
+        &self,
+        region: &Region<'c, 'm>,
+        form: &Form,
+        vector: &Vector,
+        other: Option<FragId>,
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let dtype = region.dtype;
+        let words = words(vector, dtype)?;
+        let address = self.address(region, vector)?;
+        if vector.predicate.is_none() && form.is_plain() {
+            let memory = self.memory_type(dtype)?;
+            let bytes = vector.len * dtype.bits() / 8;
+            if vector.len == 1 {
+                return Ok(vec![self.from_memory(dtype, b.load(memory, address, bytes))]);
+            }
+            let packed = b.load(Type::vector(&[vector.len.into()], memory), address, bytes);
+            let element = |i| self.from_memory(dtype, b.extract(memory, packed, i));
+            return Ok((0..vector.len).map(element).collect());
+        }
+        let mut operands = Vec::new();
+        if vector.predicate.is_some() {
+            let absent = match other {
+                Some(other) => self.element(other, 0)?,
+                // Nobody may read an element that is absent and has no other value.
+                None => self.zero(dtype)?,
+            };
+            operands.extend(self.pack_words(dtype, words, &vec![absent; vector.len as usize])?);
+        }
+        operands.push(address);
+        self.push_policy_and_predicate(form, vector, &mut operands)?;
+        let asm = form.memory_form(words, vector).load();
+        let loaded = b.asm_values(&asm, &operands, self.word_type(words), words.count);
+        self.unpack_words(dtype, words, vector.len, &loaded)
+    }
+
+    /// Writes `src`.
+    pub(super) fn store(
+        &self,
+        src: &Arg,
+        place: &Place,
+        vectors: &[Vector],
+        cache: CachePolicy,
+    ) -> Lowered<()> {
+        let b = &self.build;
+        let region = self.region(place)?;
+        let dtype = self.frag(src.frag)?.dtype;
+        if dtype != region.dtype {
+            return refuse(format!("{dtype} is stored as {}", region.dtype));
+        }
+        let form = self.form(&region, cache)?;
+        for vector in vectors {
+            let words = words(vector, dtype)?;
+            let address = self.address(&region, vector)?;
+            let elements = (0..vector.len)
+                .map(|i| self.operand(src, vector.first.saturating_add(i)))
+                .collect::<Lowered<Vec<_>>>()?;
+            if vector.predicate.is_none() && form.is_plain() {
+                let memory = self.memory_type(dtype)?;
+                let elements: Vec<_> =
+                    elements.into_iter().map(|e| self.to_memory(dtype, e)).collect();
+                let value = match elements.as_slice() {
+                    [one] => *one,
+                    all => b.pack(memory, all),
+                };
+                b.store(value, address, vector.len * dtype.bits() / 8);
+                continue;
+            }
+            let mut operands = vec![address];
+            operands.extend(self.pack_words(dtype, words, &elements)?);
+            self.push_policy_and_predicate(&form, vector, &mut operands)?;
+            b.effect(&form.memory_form(words, vector).store(), &operands);
+        }
+        Ok(())
+    }
+
+    /// Brings lines into L2.
+    pub(super) fn prefetch(
+        &self,
+        place: &Place,
+        vectors: &[Vector],
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let region = self.region(place)?;
+        if region.space != Space::Global {
+            return refuse("shared memory is not prefetched");
+        }
+        // PTX has no prefetch whose line goes first; the plain one is what is left.
+        let priority = evict.map_or(Priority::First, priority);
+        for vector in vectors {
+            let mut operands = vec![self.address(&region, vector)?];
+            if let Some((frag, i)) = vector.predicate {
+                operands.push(self.element(frag, i)?);
+            }
+            let asm = mnemonic::prefetch(priority, vector.predicate.is_some());
+            self.build.effect(&asm, &operands);
+        }
+        Ok(())
+    }
+
+    fn region(&self, place: &Place) -> Lowered<Region<'c, 'm>> {
+        match place {
+            Place::Global(param) => {
+                let (Some(declared), Some(base)) =
+                    (self.kernel.params.get(*param), self.params.get(*param))
+                else {
+                    return refuse(format!("there is no parameter {}", param.index()));
+                };
+                Ok(Region { space: Space::Global, base: *base, dtype: declared.dtype })
+            }
+            Place::Shared { base, dtype } => {
+                let Some(shared) = self.shared else {
+                    return refuse("the kernel has no shared memory");
+                };
+                let b = &self.build;
+                let base = b.offset(shared, b.types.i8, b.int(b.types.i64, (*base).into()));
+                Ok(Region { space: Space::Shared, base, dtype: *dtype })
+            }
+        }
+    }
+
+    fn form(&self, region: &Region<'c, 'm>, cache: CachePolicy) -> Lowered<Form> {
+        let CachePolicy { evict, no_allocate } = cache;
+        if region.space == Space::Shared && (evict.is_some() || no_allocate) {
+            return refuse("shared memory has no cache policy");
+        }
+        Ok(Form { space: region.space, no_allocate, evict })
+    }
+
+    fn push_policy_and_predicate(
+        &self,
+        form: &Form,
+        vector: &Vector,
+        operands: &mut Vec<Value<'c, 'm>>,
+    ) -> Lowered<()> {
+        if let Some(evict) = form.evict {
+            match self.policies.get(evict) {
+                Some(policy) => operands.push(policy),
+                None => return refuse("the cache policy was not made at the entry"),
+            }
+        }
+        if let Some((frag, i)) = vector.predicate {
+            operands.push(self.element(frag, i)?);
+        }
+        Ok(())
+    }
+
+    /// Address of the first element of a vector.
+    fn address(&self, region: &Region<'c, 'm>, vector: &Vector) -> Lowered<Value<'c, 'm>> {
+        let b = &self.build;
+        let memory = self.memory_type(region.dtype)?;
+        let mut address = region.base;
+        if let Some((frag, i)) = vector.offset {
+            let offset = self.element(frag, i)?;
+            let wide = match self.frag(frag)?.dtype {
+                DType::I32 => b.extsi(b.types.i64, offset),
+                DType::I64 => offset,
+                other => return refuse(format!("{other} is no offset")),
+            };
+            address = b.offset(address, memory, wide);
+        }
+        if vector.constant != 0 {
+            address = b.offset(address, memory, b.int(b.types.i64, vector.constant));
+        }
+        Ok(address)
+    }
+
+    fn zero(&self, dtype: DType) -> Lowered<Value<'c, 'm>> {
+        let r#type = self.element_type(dtype)?;
+        let b = &self.build;
+        Ok(if dtype.is_float() { b.float(r#type, 0.0) } else { b.int(r#type, 0) })
+    }
+
+    fn from_memory(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
+        let b = &self.build;
+        if dtype != DType::Bool {
+            return x;
+        }
+        b.compare_int(CmpiPredicate::Ne, x, b.int(b.types.i8, 0))
+    }
+
+    fn to_memory(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
+        if dtype == DType::Bool { self.build.extui(self.build.types.i8, x) } else { x }
+    }
+
+    /// The type of the register that holds one word.
+    fn word_type(&self, words: Words) -> Type<'c> {
+        match words.register_bits() {
+            16 => self.build.types.i16,
+            32 => self.build.types.i32,
+            _ => self.build.types.i64,
+        }
+    }
+
+    fn unpack_words(
+        &self,
+        dtype: DType,
+        words: Words,
+        len: u32,
+        loaded: &[Value<'c, 'm>],
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let memory = self.memory_type(dtype)?;
+        let mut elements = Vec::new();
+        for &word in loaded {
+            let word = if words.bits == 8 { b.trunci(b.types.i8, word) } else { word };
+            let of_word = len / words.count;
+            if of_word == 1 {
+                let element = if dtype.is_float() { b.bitcast(memory, word) } else { word };
+                elements.push(self.from_memory(dtype, element));
+            } else {
+                let vector = b.bitcast(Type::vector(&[of_word.into()], memory), word);
+                elements.extend(
+                    (0..of_word).map(|i| self.from_memory(dtype, b.extract(memory, vector, i))),
+                );
+            }
+        }
+        Ok(elements)
+    }
+
+    fn pack_words(
+        &self,
+        dtype: DType,
+        words: Words,
+        elements: &[Value<'c, 'm>],
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let memory = self.memory_type(dtype)?;
+        let word = self.word_type(words);
+        let of_word = elements.len() / words.count as usize;
+        let packed = elements.chunks(of_word.max(1)).map(|chunk| match chunk {
+            [one] if words.bits == 8 => b.extui(word, self.to_memory(dtype, *one)),
+            [one] if dtype.is_float() => b.bitcast(word, *one),
+            [one] => *one,
+            all => {
+                let all: Vec<_> = all.iter().map(|&e| self.to_memory(dtype, e)).collect();
+                b.bitcast(word, b.pack(memory, &all))
+            }
+        });
+        Ok(packed.collect())
+    }
+}
+
+impl Form {
+    fn is_plain(&self) -> bool {
+        !self.no_allocate && self.evict.is_none()
+    }
+
+    fn memory_form(&self, words: Words, vector: &Vector) -> MemoryForm {
+        MemoryForm {
+            space: self.space,
+            words,
+            no_allocate: self.no_allocate,
+            policy: self.evict.is_some(),
+            predicated: vector.predicate.is_some(),
+        }
+    }
+}
+
+fn words(vector: &Vector, dtype: DType) -> Lowered<Words> {
+    Words::of(vector.len, dtype.bits()).map_or_else(
+        || refuse(format!("a vector of {} {dtype} is no memory instruction", vector.len)),
+        Ok,
+    )
+}

@@ -1,0 +1,312 @@
+//! The one table of instruction names: PTX templates for inline assembly, and LLVM intrinsics.
+//!
+//! Templates number their operands as LLVM does: results first, then arguments. Whatever waits or touches
+//! memory clobbers memory. In particular `griddepcontrol` stands here although NVVM has an operation for
+//! it: the back end's instruction for that operation is not marked as touching memory, and a pass that
+//! sinks loads could carry one across it.
+
+/// Clobber that keeps plain accesses on their side.
+const MEMORY: &str = "~{memory}";
+
+/// Inline assembly: template and constraints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asm {
+    /// PTX with `$0`, `$1`, … for operands.
+    pub(crate) template: String,
+    /// LLVM's constraint string.
+    pub(crate) constraints: String,
+    /// False where the value depends on the operands alone.
+    pub(crate) side_effects: bool,
+}
+
+impl Asm {
+    fn effect(template: &str, inputs: &str) -> Asm {
+        let constraints =
+            if inputs.is_empty() { MEMORY.to_owned() } else { format!("{inputs},{MEMORY}") };
+        Asm { template: template.to_owned(), constraints, side_effects: true }
+    }
+}
+
+/// `grid_wait`.
+pub(crate) fn grid_wait() -> Asm {
+    Asm::effect("griddepcontrol.wait;", "")
+}
+
+/// `grid_launch`.
+pub(crate) fn grid_launch() -> Asm {
+    Asm::effect("griddepcontrol.launch_dependents;", "")
+}
+
+/// Ends the thread.
+pub(crate) fn exit() -> Asm {
+    Asm::effect("exit;", "")
+}
+
+/// Stops the launch.
+pub(crate) fn trap() -> Asm {
+    Asm::effect("trap;", "")
+}
+
+/// The policy operand of accesses with `.L2::cache_hint`: vectors of 16 bytes and less take the eviction
+/// priority in no other form.
+pub(crate) fn create_policy(priority: Priority) -> Asm {
+    let name = match priority {
+        Priority::First => "evict_first",
+        Priority::Last => "evict_last",
+    };
+    Asm {
+        template: format!("createpolicy.fractional.L2::{name}.b64 $0;"),
+        constraints: "=l".to_owned(),
+        side_effects: false,
+    }
+}
+
+/// Brings a line into L2; PTX has no form that evicts it first.
+pub(crate) fn prefetch(last: Priority, predicated: bool) -> Asm {
+    let guard = if predicated { "@$1 " } else { "" };
+    let suffix = match last {
+        Priority::First => "",
+        Priority::Last => "::evict_last",
+    };
+    Asm::effect(
+        &format!("{guard}prefetch.global.L2{suffix} [$0];"),
+        if predicated { "l,b" } else { "l" },
+    )
+}
+
+/// Priority of eviction from L2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// Goes first.
+    First,
+    /// Stays longest.
+    Last,
+}
+
+/// A state space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// Memory of the device.
+    Global,
+    /// Memory of the CTA.
+    Shared,
+}
+
+/// Registers that one access moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// How many: 1, 2 or 4.
+    pub(crate) count: u32,
+    /// Bits of each: 8, 16, 32 or 64.
+    pub(crate) bits: u32,
+}
+
+impl Words {
+    /// The registers for `len` elements of `bits` bits, at most 16 bytes.
+    pub(crate) fn of(len: u32, bits: u32) -> Option<Words> {
+        let total = len.checked_mul(bits)?;
+        if bits == 64 {
+            return matches!(len, 1 | 2).then_some(Words { count: len, bits: 64 });
+        }
+        match total {
+            8 | 16 | 32 => Some(Words { count: 1, bits: total }),
+            64 => Some(Words { count: 2, bits: 32 }),
+            128 => Some(Words { count: 4, bits: 32 }),
+            _ => None,
+        }
+    }
+
+    /// Bits of the register that holds one word; PTX has no 8-bit registers.
+    pub(crate) const fn register_bits(self) -> u32 {
+        if self.bits == 8 { 16 } else { self.bits }
+    }
+
+    fn constraint(self) -> &'static str {
+        match self.register_bits() {
+            16 => "h",
+            32 => "r",
+            _ => "l",
+        }
+    }
+
+    fn suffix(self) -> String {
+        let vector = match self.count {
+            1 => String::new(),
+            n => format!(".v{n}"),
+        };
+        format!("{vector}.b{}", self.bits)
+    }
+
+    fn registers(self, first: u32) -> String {
+        let names: Vec<String> = (0..self.count).map(|i| format!("${}", first + i)).collect();
+        if self.count == 1 { names.concat() } else { format!("{{{}}}", names.join(", ")) }
+    }
+}
+
+/// An access that plain LLVM loads and stores cannot say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryForm {
+    /// Where.
+    pub(crate) space: Space,
+    /// What is moved.
+    pub(crate) words: Words,
+    /// `.L1::no_allocate`.
+    pub(crate) no_allocate: bool,
+    /// A policy operand follows the address.
+    pub(crate) policy: bool,
+    /// A predicate operand comes last.
+    pub(crate) predicated: bool,
+}
+
+impl MemoryForm {
+    fn name(self, verb: &str) -> String {
+        let space = match self.space {
+            Space::Global => "global",
+            Space::Shared => "shared",
+        };
+        let l1 = if self.no_allocate { ".L1::no_allocate" } else { "" };
+        let l2 = if self.policy { ".L2::cache_hint" } else { "" };
+        format!("{verb}.{space}{l1}{l2}{}", self.words.suffix())
+    }
+
+    /// Results: the words. Arguments: their values where the predicate is false, if predicated; address;
+    /// policy; predicate.
+    pub(crate) fn load(self) -> Asm {
+        let count = self.words.count;
+        let constraint = self.words.constraint();
+        let mut constraints: Vec<String> = (0..count).map(|_| format!("={constraint}")).collect();
+        let mut next = count;
+        if self.predicated {
+            constraints.extend((0..count).map(|i| i.to_string()));
+            next += count;
+        }
+        let address = next;
+        constraints.push("l".to_owned());
+        let mut template = self.guarded(&mut constraints, next + 1);
+        template += &format!("{} {}, [${address}]", self.name("ld"), self.words.registers(0));
+        self.close(template, constraints, next + 1)
+    }
+
+    /// Arguments: address; the words; policy; predicate.
+    pub(crate) fn store(self) -> Asm {
+        let mut constraints = vec!["l".to_owned()];
+        constraints.extend((0..self.words.count).map(|_| self.words.constraint().to_owned()));
+        let next = 1 + self.words.count;
+        let mut template = self.guarded(&mut constraints, next);
+        template += &format!("{} [$0], {}", self.name("st"), self.words.registers(1));
+        self.close(template, constraints, next)
+    }
+
+    /// Adds the constraints of policy and predicate, whose operands start at `next`, and returns the guard.
+    fn guarded(self, constraints: &mut Vec<String>, next: u32) -> String {
+        if self.policy {
+            constraints.push("l".to_owned());
+        }
+        if !self.predicated {
+            return String::new();
+        }
+        constraints.push("b".to_owned());
+        format!("@${} ", next + u32::from(self.policy))
+    }
+
+    fn close(self, mut template: String, mut constraints: Vec<String>, policy: u32) -> Asm {
+        if self.policy {
+            template += &format!(", ${policy}");
+        }
+        template.push(';');
+        constraints.push(MEMORY.to_owned());
+        Asm { template, constraints: constraints.join(","), side_effects: true }
+    }
+}
+
+/// An LLVM intrinsic without side effects that MLIR's dialects have no operation for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intrinsic {
+    /// `ex2.approx.f32`, subnormals kept.
+    Ex2,
+    /// `lg2.approx.f32`, subnormals kept.
+    Lg2,
+    /// `rsqrt.approx.f32`, subnormals kept.
+    Rsqrt,
+    /// `min.f32`: a NaN loses, -0 is below +0.
+    Min,
+    /// `max.f32`: a NaN loses, -0 is below +0.
+    Max,
+    /// `cvt.rzi.s32.f32`: saturates, NaN gives 0.
+    F32ToI32,
+    /// `cvt.rzi.u32.f32`: saturates, NaN gives 0.
+    F32ToU32,
+    /// `cvt.rzi.s64.f32`: saturates, NaN gives the least value.
+    F32ToI64,
+    /// `cvt.rzi.u64.f32`: saturates, NaN gives 2^63.
+    F32ToU64,
+}
+
+impl Intrinsic {
+    /// LLVM's name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Intrinsic::Ex2 => "llvm.nvvm.ex2.approx",
+            Intrinsic::Lg2 => "llvm.nvvm.lg2.approx.f",
+            Intrinsic::Rsqrt => "llvm.nvvm.rsqrt.approx.f",
+            Intrinsic::Min => "llvm.minimumnum",
+            Intrinsic::Max => "llvm.maximumnum",
+            Intrinsic::F32ToI32 => "llvm.nvvm.f2i.rz",
+            Intrinsic::F32ToU32 => "llvm.nvvm.f2ui.rz",
+            Intrinsic::F32ToI64 => "llvm.nvvm.f2ll.rz",
+            Intrinsic::F32ToU64 => "llvm.nvvm.f2ull.rz",
+        }
+    }
+}
+
+/// The device functions of CUDA that the driver resolves when it loads a module.
+pub(crate) const SYSTEM_CALLS: [&str; 2] = [VPRINTF, ASSERT_FAIL];
+
+/// `int vprintf(const char *format, void *arguments)`.
+pub(crate) const VPRINTF: &str = "vprintf";
+
+/// `void __assertfail(message, file, unsigned line, function, size_t character_size)`: prints, and stops
+/// the launch with the error that a failed device assertion has.
+pub(crate) const ASSERT_FAIL: &str = "__assertfail";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_and_stores_number_their_operands_as_llvm_does() {
+        let form = MemoryForm {
+            space: Space::Global,
+            words: Words::of(8, 16).unwrap(),
+            no_allocate: true,
+            policy: true,
+            predicated: true,
+        };
+        let load = form.load();
+        assert_eq!(
+            load.template,
+            "@$10 ld.global.L1::no_allocate.L2::cache_hint.v4.b32 {$0, $1, $2, $3}, [$8], $9;"
+        );
+        assert_eq!(load.constraints, "=r,=r,=r,=r,0,1,2,3,l,l,b,~{memory}");
+        let store = form.store();
+        assert_eq!(
+            store.template,
+            "@$6 st.global.L1::no_allocate.L2::cache_hint.v4.b32 [$0], {$1, $2, $3, $4}, $5;"
+        );
+        assert_eq!(store.constraints, "l,r,r,r,r,l,b,~{memory}");
+    }
+
+    #[test]
+    fn words_cover_every_vector_of_at_most_sixteen_bytes() {
+        let of = |len, bits| Words::of(len, bits).map(|w| (w.count, w.bits));
+        assert_eq!(of(1, 8), Some((1, 8)));
+        assert_eq!(of(2, 8), Some((1, 16)));
+        assert_eq!(of(16, 8), Some((4, 32)));
+        assert_eq!(of(4, 16), Some((2, 32)));
+        assert_eq!(of(1, 64), Some((1, 64)));
+        assert_eq!(of(2, 64), Some((2, 64)));
+        assert_eq!(of(16, 16), None);
+        assert_eq!(of(3, 32), None);
+        assert_eq!(of(u32::MAX, 64), None);
+    }
+}
