@@ -13,6 +13,7 @@ mod builder;
 mod cleanup;
 mod elementwise;
 mod fold;
+mod integers;
 mod linear;
 mod memory;
 mod notes;

@@ -198,8 +198,9 @@ impl Reader<'_> {
     fn tiles(&self) -> Vec<TileRow> {
         let mut rows: Vec<(Span, TileRow)> = Vec::new();
         for (_, var) in self.kernel.vars.iter_enumerated() {
-            let row =
+            let mut row =
                 self.tile(&var.name, var.span, var.dtype.name(), &var.distribution, var.slots);
+            row.spread = var.spread.as_ref().map(crate::print::spread);
             rows.push((var.span, row));
         }
         let mut memory = Vec::new();
