@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kernel_abi::DType;
+use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::Expander;
 use super::notes::FoldNote;
@@ -16,6 +17,9 @@ use crate::device::{Arg, DeviceOp, FragId};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{ContractSpec, Literal, ValueId};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp};
+
+/// Products that one thread computes for one contraction, at most.
+const MAX_PRODUCTS: u64 = 1 << 18;
 
 /// What a fold combines partial results with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +124,7 @@ impl Expander<'_> {
         a: ValueId,
         b: ValueId,
         acc: Option<ValueId>,
-    ) {
+    ) -> Result<(), Diagnostic> {
         let kernel = self.kernel;
         let (a_map, b_map) = (&kernel.values[a].distribution, &kernel.values[b].distribution);
         let kept = &kernel.values[result].distribution;
@@ -129,6 +133,19 @@ impl Expander<'_> {
         let is_local = maps.iter().all(|map| map.is_local());
         let (a_frag, b_frag) = (self.frag(a), self.frag(b));
         let len = kept.registers();
+        let positions = maps
+            .iter()
+            .fold(1u64, |n, map| n.saturating_mul(u64::from(map.vec) * u64::from(map.rest)));
+        let products = positions.saturating_mul(u64::from(len.max(1)));
+        if products > MAX_PRODUCTS {
+            return Err(Diagnostic::error(
+                Code::E0219,
+                format!("this contraction takes {products} products in each thread"),
+            )
+            .label(self.b.locs[self.b.loc].span, "every product is an instruction of its own")
+            .note(format!("at most {MAX_PRODUCTS} are written out"))
+            .help("sum one operand first, or loop over a part of the contracted axes"));
+        }
         let mut chain = match acc.filter(|_| is_local) {
             Some(acc) => self.operand(acc, result),
             None => {
@@ -137,7 +154,6 @@ impl Expander<'_> {
             }
         };
         let mut locals: BTreeMap<Arc<str>, u32> = BTreeMap::new();
-        let positions: u64 = maps.iter().map(|map| u64::from(map.registers())).product();
         for position in 0..positions {
             let mut left = position;
             for (letter, map) in letters.iter().zip(&maps).rev() {
@@ -178,10 +194,12 @@ impl Expander<'_> {
                 exchange: None,
                 shared_bytes: 0,
             });
-            return self.bind(result, total);
+            self.bind(result, total);
+            return Ok(());
         }
         let add = Combine::Reduce(ReduceOp::Add);
         self.finish_fold(vec![result], vec![total], add, kept.clone(), maps, acc);
+        Ok(())
     }
 
     /// Folds over the lanes, and hands over to the exchange where warps differ.

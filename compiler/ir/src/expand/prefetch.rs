@@ -160,7 +160,7 @@ impl Expander<'_> {
         item: &Linear,
         evict: Option<Evict>,
     ) {
-        let count = Linear::constant(lines.count() as i64);
+        let count = Linear::constant(i64::try_from(lines.count()).unwrap_or(i64::MAX));
         let within = self.b.int_compare(CompareOp::Lt, item, &count, DType::I64);
         if within == Pred::Never {
             return;

@@ -255,7 +255,10 @@ impl Expander<'_> {
             for &frag in &one.parts {
                 let mut part = Parts::new(one, self.b.frags[frag].dtype);
                 part.base = total;
-                total = total.saturating_add(part.bytes).next_multiple_of(VECTOR_BYTES);
+                total = total
+                    .saturating_add(part.bytes)
+                    .checked_next_multiple_of(VECTOR_BYTES)
+                    .unwrap_or(u32::MAX);
                 own.push(part);
             }
             parts.push(own);

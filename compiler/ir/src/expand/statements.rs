@@ -163,7 +163,7 @@ impl<'k> Expander<'k> {
             Op::ReadVar { var, slot } => self.read_var(result, *var, *slot),
             Op::Reduce { op, x, axis } => self.reduce(result, *op, *x, usize::from(*axis)),
             Op::Argmax { x, axis } => self.argmax(results, *x, usize::from(*axis)),
-            Op::Contract { spec, a, b, acc } => self.contract(result, spec, *a, *b, *acc),
+            Op::Contract { spec, a, b, acc } => self.contract(result, spec, *a, *b, *acc)?,
             Op::Relayout { x } => self.relayout(result, *x)?,
         }
         Ok(())

@@ -525,6 +525,19 @@ fn shared_memory_beyond_the_target_is_refused() {
 }
 
 #[test]
+fn a_contraction_that_would_be_written_out_too_long_is_refused() {
+    let mut s = Sample::new(1, 1);
+    let (x, w) = (s.input("x", DType::F32, &[1, 513]), s.input("w", DType::F32, &[1, 1023]));
+    let y = s.output("y", DType::F32, &[1]);
+    let (a, b) = (s.load_all(x), s.load_all(w));
+    let sum = s.contract("i a, i b -> i", a, b, None);
+    let index = s.whole(y);
+    s.store(sum, y, index);
+    let found = expand(&s.finish()).unwrap_err();
+    assert_eq!(found.iter().map(|d| d.code.name()).collect::<Vec<_>>(), ["E0219"]);
+}
+
+#[test]
 fn empty_tiles_reduce_to_the_identity() {
     let mut s = Sample::new(1, 1);
     let x = s.input("x", DType::F32, &[0, 4]);

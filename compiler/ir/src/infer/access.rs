@@ -29,7 +29,7 @@ pub(crate) fn tile_axes(access: &TileAccess) -> Vec<TileAxis> {
         }
         let Some(view) = views.next() else { break };
         let (stride, digit) = view.digits.last().map_or((0, 1), |d| (d.stride, d.extent));
-        let run = |len: u32| if view.digits.len() > 1 { len.min(digit) } else { len };
+        let run = |len: u32| if view.digits.len() > 1 { len.min(digit.max(1)) } else { len };
         match index {
             AxisIndex::Range { len, .. } => {
                 axes.push(TileAxis { len: *len, stride, run: run(*len), is_gathered: false });

@@ -57,7 +57,7 @@ fn candidates<'k>(kernel: &'k Kernel, classes: &Classes) -> Vec<Candidate<'k>> {
     let mut candidates: Vec<(_, Candidate<'k>)> = Vec::new();
     for (place, &tile) in classes.tiles.iter().enumerate() {
         let shape = tile.shape(kernel);
-        let elements: u64 = shape.iter().map(|&e| u64::from(e)).product();
+        let elements = shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
         let spread = match tile {
             Tile::Var(id) => kernel.vars[id].spread.as_ref(),
             Tile::Value(_) => None,

@@ -25,6 +25,11 @@ pub(super) fn check(kernel: &Kernel, classes: &Classes) -> Vec<Diagnostic> {
     findings
 }
 
+/// Elements without overflow.
+fn element_count(shape: &[u32]) -> u64 {
+    shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)))
+}
+
 /// Registers without overflow.
 fn register_count(distribution: &Distribution) -> u64 {
     distribution
@@ -64,8 +69,7 @@ fn registers(kernel: &Kernel, tile: Tile, findings: &mut Vec<Diagnostic>) {
 fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
     let value = &kernel.values[used.value];
     let dtype = kernel.params[used.access.param].dtype;
-    let elements: u64 = value.shape.iter().map(|&e| u64::from(e)).product();
-    let bytes = elements * u64::from(dtype.bits()) / 8;
+    let bytes = element_count(&value.shape).saturating_mul(u64::from(dtype.bits())) / 8;
     if bytes < MIN_PIECE_BYTES * u64::from(kernel.launch.threads()) {
         return;
     }
@@ -102,12 +106,11 @@ fn cause(kernel: &Kernel, used: &MemoryUse) -> Option<(Option<String>, kernel_ds
     if map.lanes == Digit::NONE && map.warps == Digit::NONE && map.vec == 1 && map.rest == 1 {
         return None;
     }
-    let elements = |shape: &[u32]| shape.iter().map(|&e| u64::from(e)).product::<u64>();
-    let own = elements(&kernel.values[used.value].shape);
+    let own = element_count(&kernel.values[used.value].shape);
     let shared = kernel
         .values
         .iter()
-        .filter(|v| v.distribution.axes.contains(&map) && elements(&v.shape) > own);
-    let value = shared.max_by_key(|v| (elements(&v.shape), std::cmp::Reverse(v.span)))?;
+        .filter(|v| v.distribution.axes.contains(&map) && element_count(&v.shape) > own);
+    let value = shared.max_by_key(|v| (element_count(&v.shape), std::cmp::Reverse(v.span)))?;
     Some((value.name.clone(), value.span))
 }
