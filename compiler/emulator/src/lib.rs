@@ -10,6 +10,7 @@
 //! error, never a value. This crate reads no files, environment or clock, and knows neither LLVM nor CUDA.
 
 mod counters;
+mod device;
 
 mod error;
 mod grid;
@@ -22,6 +23,7 @@ mod sample;
 mod view;
 
 pub use counters::{Printed, Trace};
+pub use device::run_device;
 
 pub use error::{EmuError, ErrorDetail, ErrorKind};
 pub use kernel::run_kernel;

@@ -1,0 +1,434 @@
+//! The device level: all threads of a CTA run one statement after the other.
+//!
+//! The registers of all threads lie side by side, so a statement is one operation on `elements × threads`
+//! values. A choice that is not uniform runs its arms under a mask; a barrier, a shuffle or a loop that masked
+//! threads would not reach is an error.
+
+mod registers;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod vectors;
+
+use std::rc::Rc;
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId, Special};
+use kernel_ir::distribution::LANES;
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::Literal;
+use kernel_ir::ops::elements::literal_code;
+use kernel_ir::ops::eval::EvalError;
+use kernel_ir::ops::{BinaryOp, Elements, convert, eval};
+
+use crate::counters::{Printed, Trace};
+use crate::error::{EmuError, ErrorKind};
+use crate::grid::{self, Ended};
+use crate::kernel::{failed_assert, format_text, too_many_steps};
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::view::{Launched, View};
+use registers::{Operand, Registers};
+use shared::Shared;
+
+/// Runs a device kernel on `memory`, which has an argument for every parameter; as
+/// [`run_kernel`](crate::run_kernel), with the same bits.
+pub fn run_device(
+    kernel: &DeviceKernel,
+    memory: &mut Memory,
+    options: &Options,
+) -> Result<Trace, EmuError> {
+    let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
+    let run = |cta, launched: Launched<'_>| {
+        let mut machine = Machine::new(kernel, launched, cta, options.max_steps);
+        machine.block(&kernel.body)?;
+        Ok(machine.end())
+    };
+    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, run)
+}
+
+/// Which threads take part: all, or those with `true`.
+type Mask = Option<Rc<Vec<bool>>>;
+
+/// One CTA.
+struct Machine<'k> {
+    kernel: &'k DeviceKernel,
+    cta: [u32; 3],
+    threads: usize,
+    view: View<'k>,
+    frags: IndexVec<FragId, Option<Rc<Registers>>>,
+    slots: IndexVec<SlotId, Option<Rc<Registers>>>,
+    shared: Shared,
+    mask: Mask,
+    printed: Vec<Printed>,
+    flops: u64,
+    steps: u64,
+    max_steps: u64,
+}
+
+impl<'k> Machine<'k> {
+    fn new(
+        kernel: &'k DeviceKernel,
+        launched: Launched<'k>,
+        cta: [u32; 3],
+        max_steps: u64,
+    ) -> Machine<'k> {
+        Machine {
+            kernel,
+            cta,
+            threads: kernel.launch.threads() as usize,
+            view: View::new(launched),
+            frags: kernel.frags.iter().map(|_| None).collect(),
+            slots: kernel.slots.iter().map(|_| None).collect(),
+            shared: Shared::new(kernel.shared_bytes),
+            mask: None,
+            printed: Vec::new(),
+            flops: 0,
+            steps: 0,
+            max_steps,
+        }
+    }
+
+    fn end(self) -> Ended {
+        let trace = Trace {
+            printed: self.printed,
+            bytes_read: self.view.bytes_read,
+            bytes_written: self.view.bytes_written,
+            flops: self.flops,
+            steps: self.steps,
+        };
+        Ended { stores: self.view.into_stores(), trace }
+    }
+
+    fn block(&mut self, stmts: &[DeviceStmt]) -> Result<(), EmuError> {
+        stmts.iter().try_for_each(|stmt| self.stmt(stmt))
+    }
+
+    fn span(&self, loc: LocId) -> Span {
+        self.kernel.locs[loc].span
+    }
+
+    fn step(&mut self, loc: LocId) -> Result<(), EmuError> {
+        self.steps += 1;
+        if self.steps > self.max_steps {
+            return Err(too_many_steps(self.max_steps, self.span(loc)));
+        }
+        Ok(())
+    }
+
+    fn is_active(&self, thread: usize) -> bool {
+        self.mask.as_ref().is_none_or(|mask| mask[thread])
+    }
+
+    fn stmt(&mut self, stmt: &DeviceStmt) -> Result<(), EmuError> {
+        let loc = stmt.loc;
+        self.step(loc)?;
+        match &stmt.op {
+            DeviceOp::Const { dst, values } => self.constant(*dst, values),
+            DeviceOp::Special { dst, which } => {
+                let of = |t: usize| match which {
+                    Special::CtaIndex(axis) => self.cta[usize::from(*axis)],
+                    Special::Lane => t as u32 % LANES,
+                    Special::Warp => t as u32 / LANES,
+                };
+                let codes = (0..self.threads).map(|t| u64::from(of(t)));
+                let elements = Elements::from_codes(DType::I32, codes);
+                self.set(*dst, Registers::defined(elements));
+            }
+            DeviceOp::ScalarParam { dst, param } => {
+                let dtype = self.kernel.params[*param].dtype;
+                let code = self.view.launched.scalar(*param);
+                let elements = Elements::splat(dtype, code, self.threads);
+                self.set(*dst, Registers::defined(elements));
+            }
+            DeviceOp::Unary { dst, op, x } => {
+                let (x, mut out) = (self.operand(x, *dst), self.take(*dst));
+                eval::unary(*op, &x.elements, &mut out);
+                self.count_flops(*dst, 1);
+                let undefined = x.undefined;
+                self.set(*dst, Registers { elements: out, undefined });
+            }
+            DeviceOp::Convert { dst, x } => {
+                let (x, mut out) = (self.operand(x, *dst), self.take(*dst));
+                convert::elements(&x.elements, self.kernel.frags[*dst].dtype, &mut out);
+                let undefined = x.undefined;
+                self.set(*dst, Registers { elements: out, undefined });
+            }
+            DeviceOp::Copy { dst, x } => {
+                let x = self.operand(x, *dst);
+                self.set(*dst, x.into_registers());
+            }
+            DeviceOp::Binary { dst, op, a, b } => self.binary(*dst, *op, a, b, loc)?,
+            DeviceOp::Compare { dst, op, a, b } => {
+                let (a, b) = (self.operand(a, *dst), self.operand(b, *dst));
+                let mut out = self.take(*dst);
+                eval::compare(*op, &a.elements, &b.elements, &mut out);
+                let undefined = registers::either(a.undefined, b.undefined);
+                self.set(*dst, Registers { elements: out, undefined });
+            }
+            DeviceOp::Select { dst, cond, a, b } => {
+                let cond = self.operand(cond, *dst);
+                let (a, b) = (self.operand(a, *dst), self.operand(b, *dst));
+                let mut out = self.take(*dst);
+                eval::select(&cond.elements, &a.elements, &b.elements, &mut out);
+                let undefined = registers::chosen(&cond, a.undefined, b.undefined);
+                self.set(*dst, Registers { elements: out, undefined });
+            }
+            DeviceOp::Fma { dst, a, b, c } => {
+                let (a, b) = (self.operand(a, *dst), self.operand(b, *dst));
+                let c = self.operand(c, *dst);
+                let mut out = self.take(*dst);
+                eval::fma(&a.elements, &b.elements, &c.elements, &mut out);
+                self.count_flops(*dst, 2);
+                let undefined = registers::either(a.undefined, b.undefined);
+                let undefined = registers::either(undefined, c.undefined);
+                self.set(*dst, Registers { elements: out, undefined });
+            }
+            DeviceOp::Shuffle { dst, x, xor } => self.shuffle(*dst, *x, *xor as usize, loc)?,
+            DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
+                self.load(*dst, place, vectors, *other, loc)?;
+            }
+            DeviceOp::Store { src, place, vectors, cache: _ } => {
+                self.store(src, place, vectors, loc)?;
+            }
+            DeviceOp::Prefetch { place, vectors, evict: _ } => {
+                self.prefetch(place, vectors, loc)?;
+            }
+            DeviceOp::ReadSlot { dst, slot } => {
+                let content = self.slots[*slot].clone();
+                let content = content.ok_or_else(|| {
+                    let name = &self.kernel.slots[*slot].name;
+                    let message = format!("read of `{name}`, which nothing has assigned");
+                    EmuError::new(ErrorKind::Poison, self.span(loc), message)
+                })?;
+                self.frags[*dst] = Some(content);
+            }
+            DeviceOp::SetSlot { slot, x } => self.set_slot(*slot, x),
+            DeviceOp::Barrier => {
+                self.uniform_only("a barrier", loc)?;
+                self.shared.barrier();
+            }
+            DeviceOp::GridWait => {
+                self.uniform_only("`grid_wait`", loc)?;
+                self.view.wait();
+            }
+            DeviceOp::GridLaunch => self.uniform_only("`grid_launch`", loc)?,
+            DeviceOp::Assert { cond, message } => {
+                for t in (0..self.threads).filter(|&t| self.is_active(t)) {
+                    if self.code(*cond, 0, t, loc)? == 0 {
+                        return Err(failed_assert(message, self.span(loc)).thread(t));
+                    }
+                }
+            }
+            DeviceOp::Printf { format, args } => self.printf(format, args, loc)?,
+            DeviceOp::For { var, start, end, step, body } => {
+                let (start, end) = (self.uniform(*start, loc)?, self.uniform(*end, loc)?);
+                let (Some(start), Some(end)) = (start, end) else { return Ok(()) };
+                let (mut at, end) = (i64::from(start as u32 as i32), i64::from(end as u32 as i32));
+                while at < end {
+                    self.step(loc)?;
+                    let code = u64::from(at as u32);
+                    let elements = Elements::splat(DType::I32, code, self.threads);
+                    self.set(*var, Registers::defined(elements));
+                    self.block(body)?;
+                    at += i64::from(*step);
+                }
+            }
+            DeviceOp::If { cond, then_body, else_body } => {
+                self.choose(*cond, then_body, else_body, loc)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, dst: FragId, values: &[Literal]) {
+        let frag = self.kernel.frags[dst];
+        let code = |v: &Literal| literal_code(frag.dtype, *v).expect("expansion checks literals");
+        let threads = self.threads;
+        let mut out = self.take(dst);
+        if let [value] = values {
+            out.fill(code(value), frag.len as usize * threads);
+        } else {
+            let codes = values.iter().flat_map(|v| std::iter::repeat_n(code(v), threads));
+            out = Elements::from_codes(frag.dtype, codes);
+        }
+        self.set(dst, Registers::defined(out));
+    }
+
+    fn binary(
+        &mut self,
+        dst: FragId,
+        op: BinaryOp,
+        a: &Arg,
+        b: &Arg,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let (a, mut b) = (self.operand(a, dst), self.operand(b, dst));
+        let undefined = registers::either(a.undefined.clone(), b.undefined.clone());
+        let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem);
+        if divides && b.elements.dtype().is_int() && (self.mask.is_some() || undefined.is_some()) {
+            // What no thread computes must not fail.
+            let mut elements = b.elements.clone();
+            for i in 0..elements.len() {
+                let ignored = undefined.as_ref().is_some_and(|u| u[i]);
+                if ignored || !self.is_active(i % self.threads) {
+                    elements.set(i, 1);
+                }
+            }
+            b = Operand { elements: registers::Source::Owned(elements), undefined: None };
+        }
+        let mut out = self.take(dst);
+        eval::binary(op, &a.elements, &b.elements, &mut out).map_err(|e| {
+            let EvalError::DivisionByZero { index } = e;
+            EmuError::new(ErrorKind::DivisionByZero, self.span(loc), "integer division by zero")
+                .thread(index % self.threads)
+        })?;
+        self.count_flops(dst, 1);
+        self.set(dst, Registers { elements: out, undefined });
+        Ok(())
+    }
+
+    fn shuffle(&mut self, dst: FragId, x: FragId, xor: usize, loc: LocId) -> Result<(), EmuError> {
+        let threads = self.threads;
+        if let Some(mask) = &self.mask
+            && (0..threads).any(|t| mask[t] && !mask[t ^ xor])
+        {
+            return Err(self.parted("a shuffle", loc));
+        }
+        let source = self.frag(x);
+        let len = self.kernel.frags[dst].len as usize;
+        let from = |i: usize| i / threads * threads + ((i % threads) ^ xor);
+        let mut out = self.take(dst);
+        out.gather(&source.elements, (0..len * threads).map(from));
+        let undefined = source
+            .undefined
+            .as_ref()
+            .map(|u| Rc::new((0..len * threads).map(|i| u[from(i)]).collect::<Vec<_>>()));
+        self.set(dst, Registers { elements: out, undefined });
+        Ok(())
+    }
+
+    fn set_slot(&mut self, slot: SlotId, x: &Arg) {
+        let (dtype, len) = (self.kernel.slots[slot].dtype, self.kernel.slots[slot].len);
+        let mut new = self.operand_of_len(x, len).into_registers();
+        if let Some(mask) = &self.mask {
+            let old = self.slots[slot].take();
+            new.keep(mask, old.as_deref(), dtype);
+        }
+        self.slots[slot] = Some(Rc::new(new));
+    }
+
+    fn printf(&mut self, format: &str, args: &[FragId], loc: LocId) -> Result<(), EmuError> {
+        if !self.is_active(0) {
+            return Ok(());
+        }
+        let values = args
+            .iter()
+            .map(|&a| Ok((self.kernel.frags[a].dtype, self.code(a, 0, 0, loc)?)))
+            .collect::<Result<Vec<_>, EmuError>>()?;
+        let text = format_text(format, values.into_iter());
+        self.printed.push(Printed { cta: self.cta, text });
+        Ok(())
+    }
+
+    fn choose(
+        &mut self,
+        cond: FragId,
+        then_body: &[DeviceStmt],
+        else_body: &[DeviceStmt],
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let mut takes_then = vec![false; self.threads];
+        let mut takes_else = vec![false; self.threads];
+        for t in (0..self.threads).filter(|&t| self.is_active(t)) {
+            let truth = self.code(cond, 0, t, loc)? != 0;
+            takes_then[t] = truth;
+            takes_else[t] = !truth;
+        }
+        let (any_then, any_else) = (takes_then.contains(&true), takes_else.contains(&true));
+        if any_then && any_else {
+            let outer = self.mask.replace(Rc::new(takes_then));
+            self.block(then_body)?;
+            self.mask = Some(Rc::new(takes_else));
+            self.block(else_body)?;
+            self.mask = outer;
+            return Ok(());
+        }
+        if any_then {
+            return self.block(then_body);
+        }
+        if any_else { self.block(else_body) } else { Ok(()) }
+    }
+
+    /// The registers of a fragment.
+    fn frag(&self, id: FragId) -> Rc<Registers> {
+        self.frags[id].clone().expect("a fragment is defined before it is used")
+    }
+
+    fn set(&mut self, id: FragId, registers: Registers) {
+        self.frags[id] = Some(Rc::new(registers));
+    }
+
+    /// Empty elements for the result `dst`; memory of its last value is used again.
+    fn take(&mut self, dst: FragId) -> Elements {
+        let dtype = self.kernel.frags[dst].dtype;
+        let last = self.frags[dst].take().and_then(|rc| Rc::try_unwrap(rc).ok());
+        let mut elements = last.map_or_else(|| Elements::new(dtype), |r| r.elements);
+        elements.reset(dtype);
+        elements
+    }
+
+    /// An operand of an operation with the result `dst`.
+    fn operand(&self, arg: &Arg, dst: FragId) -> Operand {
+        self.operand_of_len(arg, self.kernel.frags[dst].len)
+    }
+
+    fn operand_of_len(&self, arg: &Arg, len: u32) -> Operand {
+        registers::operand(self.frag(arg.frag), &arg.map, len as usize, self.threads)
+    }
+
+    /// The code of an element in one thread; undefined is an error.
+    fn code(&self, frag: FragId, element: u32, t: usize, loc: LocId) -> Result<u64, EmuError> {
+        let registers = self.frags[frag].as_ref().expect("a fragment is defined before it is used");
+        let at = element as usize * self.threads + t;
+        if registers.undefined.as_ref().is_some_and(|u| u[at]) {
+            let message = "use of a register that holds no value";
+            return Err(EmuError::new(ErrorKind::Poison, self.span(loc), message).thread(t));
+        }
+        Ok(registers.elements.get(at))
+    }
+
+    /// The code that all active threads agree on; none without active threads.
+    fn uniform(&self, frag: FragId, loc: LocId) -> Result<Option<u64>, EmuError> {
+        let mut agreed = None;
+        for t in (0..self.threads).filter(|&t| self.is_active(t)) {
+            let code = self.code(frag, 0, t, loc)?;
+            if *agreed.get_or_insert(code) != code {
+                return Err(self.parted("a loop bound", loc).thread(t));
+            }
+        }
+        Ok(agreed)
+    }
+
+    fn uniform_only(&self, what: &str, loc: LocId) -> Result<(), EmuError> {
+        if self.mask.is_some() { Err(self.parted(what, loc)) } else { Ok(()) }
+    }
+
+    fn parted(&self, what: &str, loc: LocId) -> EmuError {
+        let message = format!("{what} that not all threads reach alike");
+        EmuError::new(ErrorKind::NotUniform, self.span(loc), message)
+    }
+
+    /// Counts `each` operations for every element of `dst` in every active thread.
+    fn count_flops(&mut self, dst: FragId, each: u64) {
+        let frag = self.kernel.frags[dst];
+        if frag.dtype.is_float() {
+            let threads = match &self.mask {
+                None => self.threads,
+                Some(mask) => mask.iter().filter(|&&m| m).count(),
+            };
+            self.flops += each * u64::from(frag.len) * threads as u64;
+        }
+    }
+}
