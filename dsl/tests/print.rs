@@ -9,7 +9,7 @@ use kernel_dsl::{SourceMap, parse};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn trees_survive_printing(bytes in proptest::collection::vec(any::<u8>(), 0..1500)) {

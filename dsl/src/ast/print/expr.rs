@@ -66,7 +66,7 @@ pub(super) fn operand(expr: &Expr) -> Doc {
 
 /// A `cond` with `order` or `scope` behind it, which an atomic at its end would take.
 pub(super) fn cond_before_order(expr: &Expr) -> Doc {
-    if is_atomic(last(expr)) { in_brackets(expr) } else { cond(expr) }
+    if ends_with(expr, is_atomic) { in_brackets(expr) } else { cond(expr) }
 }
 
 /// An `operand` with clauses behind it, which a call would take.
@@ -76,7 +76,7 @@ pub(super) fn operand_before_clauses(expr: &Expr) -> Doc {
 
 /// The value behind `else` of a load.
 pub(super) fn absent(expr: &Expr) -> Doc {
-    if matches!(last(expr).kind, ExprKind::Load(_)) {
+    if ends_with(expr, |part| matches!(part.kind, ExprKind::Load(_))) {
         in_brackets(expr)
     } else {
         at_least(expr, UNARY)
@@ -91,16 +91,21 @@ fn in_brackets(expr: &Expr) -> Doc {
     bracketed("(", vec![bare(expr)], ")")
 }
 
-/// The part of an expression at its right end.
-fn last(expr: &Expr) -> &Expr {
+/// Whether the expression or a part at its right end, which what follows could join, is such a one.
+fn ends_with(expr: &Expr, wanted: fn(&Expr) -> bool) -> bool {
+    wanted(expr) || right_part(expr).is_some_and(|part| ends_with(part, wanted))
+}
+
+fn right_part(expr: &Expr) -> Option<&Expr> {
     match &expr.kind {
-        ExprKind::Unary(_, operand) | ExprKind::Binary(_, _, operand) => last(operand),
-        ExprKind::Conditional(_, _, otherwise) => last(otherwise),
-        ExprKind::ArriveLast(arrive) => last(&arrive.count),
+        ExprKind::Unary(_, operand) | ExprKind::Binary(_, _, operand) => Some(operand),
+        ExprKind::Conditional(_, _, otherwise) => Some(otherwise),
+        ExprKind::ArriveLast(arrive) => Some(&arrive.count),
+        ExprKind::Load(load) => Some(load.absent.as_ref().unwrap_or(&load.source)),
         ExprKind::Range(range) => match (&range.until, &range.end) {
-            (Some(until), _) => last(until),
+            (Some(until), _) => Some(until),
             (None, RangeEnd::Length(end) | RangeEnd::Exclusive(end) | RangeEnd::Inclusive(end)) => {
-                last(end)
+                Some(end)
             }
         },
         ExprKind::Int(_)
@@ -115,10 +120,9 @@ fn last(expr: &Expr) -> &Expr {
         | ExprKind::Index(..)
         | ExprKind::Call(_)
         | ExprKind::Transpose(_)
-        | ExprKind::Load(_)
         | ExprKind::Spread(_)
         | ExprKind::Layout(..)
-        | ExprKind::MatchArch(_) => expr,
+        | ExprKind::MatchArch(_) => None,
     }
 }
 

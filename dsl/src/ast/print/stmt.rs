@@ -328,7 +328,10 @@ fn edge(edge: &Edge) -> Doc {
         docs.push(text(" "));
         docs.push(bytes_of_edge(bytes));
     }
-    docs.extend(clause(" ring ", edge.ring.as_ref()));
+    if let Some(ring) = &edge.ring {
+        docs.push(text(" ring "));
+        docs.push(cond_before_order(ring));
+    }
     if let Some(scope) = edge.scope {
         docs.push(text(format!(" scope {}", scope.word())));
     }
