@@ -130,6 +130,7 @@ codes! {
     E0805 "output cannot be written" "The disk is full or the folder may not be written; nothing was left half written.";
     E0806 "input cannot be read" "A file is missing, may not be read, is of another format than its name says, or holds a tensor of another element type or shape than the kernel asks for.";
     E0807 "the disassembler failed" "nvdisasm ended with an error on this machine code. The notes carry its log.";
+    E0808 "the back end refused the code" "MLIR or LLVM does not take what it was given. For a `.tile` file this is a fault of the compiler; for a text given with `--from` it is a fault of the text. The message says what was refused.";
     E0810 "the compiler contradicts itself" "An internal form breaks its own rules. This is a fault of the compiler, whatever the source says; report it with the reproduce command.";
 
     // Findings of the audit.

@@ -57,6 +57,11 @@ impl Program {
         missing
     }
 
+    /// The files, the root first.
+    pub fn files(&self) -> impl Iterator<Item = FileId> {
+        self.files.iter().map(|file| file.span.file)
+    }
+
     /// Whether the file is part of the program already; then [`Program::link`] is enough.
     pub fn contains(&self, file: FileId) -> bool {
         self.position(file).is_some()

@@ -1,0 +1,97 @@
+//! `kernelc audit FILE`: reads of data that may change, and reads that moved across a wait, in PTX or machine
+//! code of any origin.
+
+use std::io::Read;
+
+use clap::Args;
+use kernel_audit::{Declarations, Processes, Report, audit_cubin, audit_ptx};
+use kernel_ir::target::Target;
+
+use super::{Answer, Cli, Format};
+use crate::session::{self, Refusal};
+use crate::tools::Tool;
+
+/// Arguments of `audit`.
+///
+/// Exit codes: 0 clean, 1 findings, 2 wrong usage, 3 not judged.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// PTX or a cubin; `-` reads standard input.
+    pub file: String,
+    /// What PTX is assembled for; otherwise the file's own `.target`.
+    #[arg(long, value_name = "TARGET", value_parser = super::parse_target)]
+    pub target: Option<Target>,
+    /// Nobody writes this parameter while the kernel runs: `name`, `KERNEL:name`, or `#0` in a cubin.
+    #[arg(long = "static", value_name = "PARAM")]
+    pub statics: Vec<String>,
+    /// This parameter may be written while the kernel runs.
+    #[arg(long, value_name = "PARAM")]
+    pub mutable: Vec<String>,
+    /// Judge PTX alone, without assembling it: moved reads are not seen.
+    #[arg(long)]
+    pub ptx_only: bool,
+}
+
+const ELF: &[u8] = b"\x7fELF";
+
+/// Audits a file.
+pub fn run(cli: &Cli, args: &AuditArgs) -> Answer {
+    audit(cli, args).unwrap_or_else(|refusal| *refusal)
+}
+
+fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
+    let wrong = |message: String| session::usage(cli.format, &message);
+    let declarations = Declarations::parse(&args.statics, &args.mutable)
+        .map_err(|error| wrong(error.to_string()))?;
+    let bytes = read(cli.format, &args.file)?;
+    let report = if bytes.starts_with(ELF) {
+        let nvdisasm = session::tool(cli, Tool::Nvdisasm)?;
+        let tools = Processes { ptxas: None, nvdisasm: Some(nvdisasm), scratch: std::env::temp_dir() };
+        audit_cubin(&bytes, &declarations, &tools)
+    } else {
+        let text = String::from_utf8(bytes)
+            .map_err(|_| session::cannot_read(cli.format, &args.file, "it is neither PTX text nor a cubin"))?;
+        let target = match args.target {
+            Some(target) => target.name().to_owned(),
+            None => stated_target(&text)
+                .ok_or_else(|| wrong("the file states no `.target`; name one with --target".to_owned()))?,
+        };
+        if args.ptx_only {
+            audit_ptx(&text, &declarations, &target, None)
+        } else {
+            let tools = Processes {
+                ptxas: Some(session::tool(cli, Tool::Ptxas)?),
+                nvdisasm: Some(session::tool(cli, Tool::Nvdisasm)?),
+                scratch: std::env::temp_dir(),
+            };
+            audit_ptx(&text, &declarations, &target, Some(&tools))
+        }
+    };
+    Ok(answer(cli.format, &args.file, &report.map_err(|error| wrong(error.to_string()))?))
+}
+
+fn read(format: Format, path: &str) -> Result<Vec<u8>, Refusal> {
+    let bytes = if path == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(path)
+    };
+    bytes.map_err(|error| session::cannot_read(format, path, &error.to_string()))
+}
+
+/// The architecture of the `.target` line.
+fn stated_target(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(".target"))?;
+    let name = line.split([',', ' ', '\t', '/', ';']).find(|word| !word.is_empty())?;
+    Some(name.to_owned())
+}
+
+fn answer(format: Format, file: &str, report: &Report) -> Answer {
+    let stdout = match format {
+        Format::Text => report.to_text(file),
+        Format::Json => report.to_json() + "\n",
+        Format::Sarif => report.to_sarif(file) + "\n",
+    };
+    Answer { stdout, code: report.verdict.exit_code(), ..Answer::default() }
+}

@@ -1,0 +1,203 @@
+//! `kernelc check PATH…`: everything that can be said about a file without compiling it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::Args;
+use kernel_dsl::diag::{Diagnostic, Severity};
+use kernel_ir::pipeline::{self, Front};
+use kernel_ir::sema::{Bindings, KernelTemplate};
+use kernel_ir::target::Target;
+use kernel_ir::verify::{PASSES, Waived};
+
+use super::{Answer, Cli, Format, exit};
+use crate::build_file::BuildFile;
+use crate::output;
+use crate::session::{self, Session, build_file, entry_bindings, tile_files};
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Files or folders; `-` reads standard input.
+    #[arg(required_unless_present = "list")]
+    pub paths: Vec<String>,
+    /// Print the passes of the verifier and of the audit, and stop.
+    #[arg(long)]
+    pub list: bool,
+    /// Check this kernel only.
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Values of const parameters: `--bind M=1,K=7168`; otherwise build.toml's, otherwise the defaults.
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub bind: Vec<String>,
+    /// Check for these targets only; otherwise all that the file states.
+    #[arg(long, value_name = "TARGET", value_parser = super::parse_target)]
+    pub target: Vec<Target>,
+    /// Check every combination of `tune` values too.
+    #[arg(long)]
+    pub all_tunings: bool,
+}
+
+/// Checks files.
+pub fn run(cli: &Cli, args: &CheckArgs) -> Answer {
+    if args.list {
+        return list(cli.format);
+    }
+    let mut all = Answer::default();
+    for path in &args.paths {
+        let files = if path == "-" {
+            vec![path.into()]
+        } else {
+            match tile_files(cli.format, Path::new(path)) {
+                Ok(files) => files,
+                Err(refusal) => return *refusal,
+            }
+        };
+        for file in files {
+            let answer = one(cli, args, &file.to_string_lossy()).unwrap_or_else(|refusal| *refusal);
+            all.stdout.push_str(&answer.stdout);
+            all.stderr.push_str(&answer.stderr);
+            all.code = all.code.max(answer.code);
+        }
+    }
+    all
+}
+
+/// What was found of one file's kernels.
+#[derive(Default)]
+struct Found {
+    diagnostics: Vec<Diagnostic>,
+    waived: Vec<Waived>,
+    instances: usize,
+    left_out: Vec<String>,
+}
+
+fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refusal> {
+    let mut session = Session::new();
+    let front = session.open(cli.format, path)?;
+    let explicit = session::parse_bindings(&args.bind)
+        .map_err(|message| session::usage(cli.format, &message))?;
+    let build = if path == "-" { BuildFile::default() } else { build_file(cli.format, Path::new(path))? };
+    if let Some(name) = &args.kernel
+        && front.template(name).is_none()
+    {
+        return Err(session::usage(cli.format, &format!("no kernel `{name}` in `{path}`")));
+    }
+    let mut found = Found { diagnostics: front.diagnostics.clone(), ..Found::default() };
+    for template in selected(&front, args) {
+        let points = bindings(template, &explicit, &build);
+        if points.is_empty() {
+            found.left_out.push(template.name().to_owned());
+        }
+        for point in points {
+            kernel(args, template, &point, &mut found);
+        }
+    }
+    dedup(&mut found.diagnostics);
+    let mut answer = output::diagnostics(cli.format, &session.sources, &found.diagnostics);
+    if cli.format == Format::Text {
+        answer.stdout.push_str(&output::waived(&session.sources, &found.waived));
+        for name in &found.left_out {
+            answer.stdout.push_str(&format!(
+                "{path}: kernel `{name}` was checked without bindings; give --bind, defaults or build.toml\n"
+            ));
+        }
+        if answer.code == exit::OK {
+            answer.stdout.push_str(&format!(
+                "{path}: {} kernels, {} instances, no errors\n",
+                front.templates.len(),
+                found.instances
+            ));
+        }
+    }
+    Ok(answer)
+}
+
+fn selected<'f>(front: &'f Front, args: &CheckArgs) -> impl Iterator<Item = &'f KernelTemplate> {
+    let name = args.kernel.clone();
+    front.templates.iter().filter(move |t| name.as_deref().is_none_or(|n| n == t.name()))
+}
+
+/// The bindings to check a kernel with: the command line's, else every entry of build.toml, else the defaults.
+fn bindings(template: &KernelTemplate, explicit: &Bindings, build: &BuildFile) -> Vec<Bindings> {
+    if explicit.iter().next().is_some() {
+        return vec![explicit.clone()];
+    }
+    let entries: Vec<Bindings> = build
+        .set
+        .values()
+        .flatten()
+        .filter(|entry| entry.kernel == template.name())
+        .map(entry_bindings)
+        .collect();
+    if !entries.is_empty() {
+        return entries;
+    }
+    let open = template.const_params().iter().any(|p| !p.has_default);
+    if open { Vec::new() } else { vec![Bindings::new()] }
+}
+
+fn kernel(args: &CheckArgs, template: &KernelTemplate, point: &Bindings, found: &mut Found) {
+    let mut targets = template.targets();
+    targets.retain(|t| args.target.is_empty() || args.target.contains(t));
+    for target in targets {
+        found.instances += 1;
+        match pipeline::build(template, point, target) {
+            Ok(built) => {
+                found.diagnostics.extend(built.diagnostics);
+                found.waived.extend(built.waived);
+            }
+            Err(diagnostics) => found.diagnostics.extend(diagnostics),
+        }
+        if args.all_tunings {
+            // A point whose `where` fails is no point: it is left out, not reported.
+            for tuned in session::tune_points(template, point) {
+                match pipeline::build(template, &tuned, target) {
+                    Ok(built) => {
+                        found.instances += 1;
+                        found.diagnostics.extend(built.diagnostics);
+                    }
+                    Err(diagnostics) => {
+                        let impossible = |d: &Diagnostic| {
+                            matches!(d.code.name(), "E0209" | "E0503")
+                        };
+                        if !diagnostics.iter().any(impossible) {
+                            found.instances += 1;
+                            found.diagnostics.extend(diagnostics);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same finding for several targets or bindings is shown once, in order of place.
+fn dedup(diagnostics: &mut Vec<Diagnostic>) {
+    let mut seen = BTreeSet::new();
+    diagnostics.retain(|d| {
+        let place = d.primary().map(|l| (l.span, l.message.clone()));
+        seen.insert((d.code, place, d.message.clone()))
+    });
+    diagnostics.sort_by_key(|d| (d.severity != Severity::Error, d.primary().map(|l| l.span)));
+}
+
+/// Prints both tables of passes.
+fn list(format: Format) -> Answer {
+    let ir = PASSES.iter().map(|pass| {
+        let codes: Vec<&str> = pass.codes.iter().map(|c| c.name()).collect();
+        (pass.name, pass.stage(), codes, pass.proves)
+    });
+    let audit = kernel_audit::PASSES.iter().map(|pass| (pass.name, pass.stage, pass.codes.to_vec(), pass.proves));
+    let mut answer = Answer::default();
+    for (name, stage, codes, proves) in ir.chain(audit) {
+        if format == Format::Json {
+            let row = serde_json::json!({ "name": name, "stage": stage, "codes": codes, "proves": proves });
+            answer.stdout.push_str(&format!("{row}\n"));
+        } else {
+            answer.stdout.push_str(&format!("{name:<20} {stage:<7} {}\n", codes.join(" ")));
+            answer.stdout.push_str(&format!("    {proves}\n"));
+        }
+    }
+    answer
+}

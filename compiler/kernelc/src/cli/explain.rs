@@ -1,0 +1,65 @@
+//! `kernelc explain`: a diagnostic code, or what the compiler decided for a kernel.
+
+use clap::Args;
+use kernel_dsl::diag::Code;
+use kernel_ir::{explain, pipeline};
+
+use super::{Answer, Cli, Format, KernelArgs};
+use crate::output;
+use crate::session::{self, Refusal, Session};
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// A code such as E0107, or a `.tile` file.
+    pub what: String,
+    /// Which kernel of the file; a name may follow the file.
+    pub name: Option<String>,
+    /// Bindings and target.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
+}
+
+/// Explains.
+pub fn run(cli: &Cli, args: &ExplainArgs) -> Answer {
+    match args.what.parse::<Code>() {
+        Ok(code) => explain_code(cli.format, code),
+        Err(_) => explain_kernel(cli, args).unwrap_or_else(|refusal| *refusal),
+    }
+}
+
+fn explain_code(format: Format, code: Code) -> Answer {
+    match format {
+        Format::Json => Answer::ok(format!(
+            "{}\n",
+            serde_json::json!({
+                "code": code.name(), "title": code.title(), "explanation": code.explanation()
+            })
+        )),
+        Format::Text | Format::Sarif => {
+            Answer::ok(format!("{}: {}\n\n{}\n", code.name(), code.title(), code.explanation()))
+        }
+    }
+}
+
+fn explain_kernel(cli: &Cli, args: &ExplainArgs) -> Result<Answer, Refusal> {
+    let looks_like_code =
+        args.what.len() == 5 && args.what.starts_with('E') && args.what[1..].bytes().all(|b| b.is_ascii_digit());
+    if looks_like_code {
+        return Err(session::usage(cli.format, &format!("there is no code {}", args.what)));
+    }
+    let mut session = Session::new();
+    let front = session.open(cli.format, &args.what)?;
+    let mut which = args.kernel.clone();
+    if which.kernel.is_none() {
+        which.kernel.clone_from(&args.name);
+    }
+    let (template, bindings, target) = session.pick(cli.format, &front, &which)?;
+    let built = pipeline::build(template, &bindings, target)
+        .map_err(|found| Box::new(output::diagnostics(cli.format, &session.sources, &found)))?;
+    let report = explain::explain(&built.kernel, &built.device);
+    Ok(match cli.format {
+        Format::Json => Answer::ok(format!("{}\n", explain::json(&report))),
+        Format::Text | Format::Sarif => Answer::ok(explain::text(&report)),
+    })
+}

@@ -1,0 +1,419 @@
+//! `kernelc run FILE`: one kernel on the emulator.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use kernel_abi::numeric::compare::{Comparison, Tolerance, compare};
+use kernel_abi::{Access, DType, numeric};
+use kernel_dsl::diag::Diagnostic;
+use kernel_emulator::{Buffer, EmuError, Memory, Options, Trace, run_device, run_kernel};
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::{Extent, Param, ParamId};
+use kernel_ir::pipeline::{self, Built};
+
+use super::{Answer, Cli, Format, KernelArgs, exit};
+use crate::output;
+use crate::package::Staged;
+use crate::session::{self, Refusal, Session};
+use crate::tensors;
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The file; `-` reads standard input.
+    pub file: String,
+    /// Which kernel.
+    #[command(flatten)]
+    pub kernel: KernelArgs,
+    /// Value of a parameter: a `.npy` or `.safetensors` file (`FILE.safetensors:TENSOR`) for a buffer, a number
+    /// for a scalar. Parameters that are not named are random by --seed.
+    #[arg(long = "in", value_name = "PARAM=VALUE")]
+    pub inputs: Vec<String>,
+    /// Where the final content of a buffer goes: a `.npy` or `.safetensors` file.
+    #[arg(long = "out", value_name = "PARAM=FILE")]
+    pub outputs: Vec<String>,
+    /// Seed of random inputs.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// A wanted result: `PARAM=FILE`, or FILE when the kernel writes one buffer only.
+    #[arg(long, value_name = "PARAM=FILE")]
+    pub compare: Vec<String>,
+    /// What counts as equal for --compare: bits, what a sum in f32 of the element type may differ, or what
+    /// a model's activations may differ.
+    #[arg(long, value_enum, default_value_t = Closeness::Formula)]
+    pub tolerance: Closeness,
+    /// The level of the IR that runs; both must give the same bits.
+    #[arg(long, value_enum, default_value_t = Level::Both)]
+    pub level: Level,
+    /// Earlier kernels have finished: what they wrote may be read before `grid_wait`.
+    #[arg(long)]
+    pub producer_done: bool,
+    /// Statements that one CTA may execute.
+    #[arg(long, default_value_t = Options::STANDARD.max_steps)]
+    pub max_steps: u64,
+}
+
+/// A level of the IR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Tile operations.
+    Kernel,
+    /// Threads.
+    Device,
+    /// Both, compared bit for bit.
+    Both,
+}
+
+/// What counts as equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Closeness {
+    /// The same bits.
+    Bits,
+    /// A formula computed in f32 and rounded once.
+    Formula,
+    /// Activations of a model: relative L2.
+    Model,
+}
+
+/// Runs the kernel.
+pub fn run(cli: &Cli, args: &RunArgs) -> Answer {
+    execute(cli, args).unwrap_or_else(|refusal| *refusal)
+}
+
+fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
+    let mut session = Session::new();
+    let front = session.open(cli.format, &args.file)?;
+    let (template, bindings, target) = session.pick(cli.format, &front, &args.kernel)?;
+    let refuse = |found: &[Diagnostic]| {
+        Box::new(output::diagnostics(cli.format, &session.sources, found))
+    };
+    let built = pipeline::build(template, &bindings, target).map_err(|found| refuse(&found))?;
+    let emulated = |error: EmuError| refuse(&[error.to_diagnostic()]);
+
+    let mut memory = Memory::new(&built.kernel.params);
+    for input in &args.inputs {
+        set_input(cli.format, &built, &mut memory, input)?;
+    }
+    memory.fill_missing(&built.kernel.params, args.seed).map_err(emulated)?;
+    let outputs = named_files(cli.format, &built, &args.outputs)?;
+    let wanted = named_files(cli.format, &built, &args.compare)?;
+
+    let options = Options {
+        producer_running: !args.producer_done,
+        max_steps: args.max_steps,
+        ..Options::STANDARD
+    };
+    let (memory, trace) = run_levels(cli.format, args.level, &built, memory, &options, &emulated)?;
+    let mut answer = report(cli.format, &built, &memory, &trace);
+    for (param, path) in &wanted {
+        compare_one(cli.format, args.tolerance, &built, &memory, *param, path, &mut answer)?;
+    }
+    let mut staged = Staged::default();
+    for (param, path) in outputs {
+        staged.add(path.clone(), encode(cli.format, &built, &memory, param, &path)?);
+    }
+    staged.commit(cli.format)?;
+    Ok(answer)
+}
+
+fn run_levels(
+    format: Format,
+    level: Level,
+    built: &Built,
+    memory: Memory,
+    options: &Options,
+    emulated: &dyn Fn(EmuError) -> Refusal,
+) -> Result<(Memory, Trace), Refusal> {
+    let mut at_kernel = memory.clone();
+    let mut at_device = memory;
+    match level {
+        Level::Kernel => {
+            let trace = run_kernel(&built.kernel, &mut at_kernel, options).map_err(emulated)?;
+            Ok((at_kernel, trace))
+        }
+        Level::Device => {
+            let trace = run_device(&built.device, &mut at_device, options).map_err(emulated)?;
+            Ok((at_device, trace))
+        }
+        Level::Both => {
+            let trace = run_kernel(&built.kernel, &mut at_kernel, options).map_err(emulated)?;
+            run_device(&built.device, &mut at_device, options).map_err(emulated)?;
+            for (id, param) in built.kernel.params.iter_enumerated() {
+                if at_kernel.buffer(id) != at_device.buffer(id) {
+                    let message = format!(
+                        "the two levels of kernel `{}` give different bits in `{}`; this is a fault of the compiler",
+                        built.kernel.name, param.name
+                    );
+                    let mut answer = session::world(format, "E0810", &message);
+                    answer.code = exit::INTERNAL;
+                    return Err(Box::new(answer));
+                }
+            }
+            Ok((at_kernel, trace))
+        }
+    }
+}
+
+fn set_input(format: Format, built: &Built, memory: &mut Memory, input: &str) -> Result<(), Refusal> {
+    let (name, value) = input
+        .split_once('=')
+        .ok_or_else(|| session::usage(format, &format!("`{input}` is not of the form PARAM=VALUE")))?;
+    let (id, param) = find(format, &built.kernel.params, name)?;
+    if param.access == Access::Scalar {
+        let code = scalar_code(param.dtype, value).ok_or_else(|| {
+            session::usage(format, &format!("`{value}` is no value of type {} for `{name}`", param.dtype))
+        })?;
+        memory.set_scalar(id, param.dtype, code);
+        return Ok(());
+    }
+    let tensor = tensors::read(value).map_err(|reason| {
+        Box::new(session::world(format, "E0806", &reason))
+    })?;
+    if !tensor.dtype.fits(param.dtype) {
+        let message = format!(
+            "`{value}` holds elements of type {}, and `{name}` is {}",
+            tensor.dtype.name(),
+            param.dtype
+        );
+        return Err(refused(format, "E0706", &message));
+    }
+    let fits = tensor.shape.len() == param.shape.len()
+        && param.shape.iter().zip(&tensor.shape).all(|(extent, &got)| match extent {
+            Extent::Const(wanted) => u64::from(*wanted) == got,
+            Extent::Scalar(_) => true,
+        });
+    if !fits {
+        let message = format!(
+            "`{value}` has the shape {:?}, and `{name}` is {}[{}]",
+            tensor.shape,
+            param.dtype,
+            extents(&built.kernel.params, param)
+        );
+        return Err(refused(format, "E0706", &message));
+    }
+    memory.set_buffer(id, Buffer::filled(param.dtype, tensor.bytes));
+    Ok(())
+}
+
+fn scalar_code(dtype: DType, text: &str) -> Option<u64> {
+    if dtype.is_float() {
+        return numeric::float_from_f64(dtype, text.parse().ok()?);
+    }
+    let value: i128 = match text {
+        "true" => 1,
+        "false" => 0,
+        number => number.parse().ok()?,
+    };
+    let bits = dtype.bits();
+    let (lo, hi) = match (dtype, dtype.is_signed_int()) {
+        (DType::Bool, _) => (0, 1),
+        (_, true) => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        (_, false) => (0, (1i128 << bits) - 1),
+    };
+    (lo..=hi).contains(&value).then_some((value as u64) & (u64::MAX >> (64 - bits)))
+}
+
+fn named_files(format: Format, built: &Built, pairs: &[String]) -> Result<Vec<(ParamId, PathBuf)>, Refusal> {
+    pairs
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, path)) => {
+                let (id, param) = find(format, &built.kernel.params, name)?;
+                if param.access == Access::Scalar {
+                    return Err(session::usage(format, &format!("`{name}` is a scalar, not a buffer")));
+                }
+                Ok((id, PathBuf::from(path)))
+            }
+            None => {
+                let written: Vec<ParamId> = built
+                    .kernel
+                    .params
+                    .iter_enumerated()
+                    .filter(|(_, p)| p.access.is_writable())
+                    .map(|(id, _)| id)
+                    .collect();
+                match written.as_slice() {
+                    [only] => Ok((*only, PathBuf::from(pair))),
+                    _ => Err(session::usage(
+                        format,
+                        &format!("the kernel writes {} buffers; write PARAM={pair}", written.len()),
+                    )),
+                }
+            }
+        })
+        .collect()
+}
+
+fn find<'p>(
+    format: Format,
+    params: &'p IndexVec<ParamId, Param>,
+    name: &str,
+) -> Result<(ParamId, &'p Param), Refusal> {
+    Memory::find(params, name).map(|id| (id, &params[id])).ok_or_else(|| {
+        let known: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
+        session::usage(format, &format!("no parameter `{name}`; there are {}", known.join(", ")))
+    })
+}
+
+fn shape_of(built: &Built, memory: &Memory, param: ParamId) -> Vec<u64> {
+    let p = &built.kernel.params[param];
+    let len = memory.buffer(param).map_or(0, |b| b.len() as u64);
+    let inner: u64 = p.shape.iter().skip(1).map(|e| if let Extent::Const(n) = e { u64::from(*n) } else { 1 }).product();
+    p.shape
+        .iter()
+        .map(|extent| match extent {
+            Extent::Const(n) => u64::from(*n),
+            Extent::Scalar(_) => len / inner.max(1),
+        })
+        .collect()
+}
+
+fn encode(
+    format: Format,
+    built: &Built,
+    memory: &Memory,
+    param: ParamId,
+    path: &std::path::Path,
+) -> Result<Vec<u8>, Refusal> {
+    let p = &built.kernel.params[param];
+    let buffer = written(format, built, memory, param)?;
+    tensors::encode(path, &p.name, p.dtype, &shape_of(built, memory, param), buffer.bytes())
+        .map_err(|reason| session::usage(format, &reason))
+}
+
+/// The buffer, when every element was written.
+fn written<'m>(
+    format: Format,
+    built: &Built,
+    memory: &'m Memory,
+    param: ParamId,
+) -> Result<&'m Buffer, Refusal> {
+    let name = &built.kernel.params[param].name;
+    let buffer = memory
+        .buffer(param)
+        .ok_or_else(|| session::usage(format, &format!("`{name}` is no buffer")))?;
+    match buffer.first_unwritten() {
+        None => Ok(buffer),
+        Some(at) => {
+            Err(refused(format, "E0701", &format!("element {at} of `{name}` was never written")))
+        }
+    }
+}
+
+fn compare_one(
+    format: Format,
+    closeness: Closeness,
+    built: &Built,
+    memory: &Memory,
+    param: ParamId,
+    path: &std::path::Path,
+    answer: &mut Answer,
+) -> Result<(), Refusal> {
+    let p = &built.kernel.params[param];
+    let text = path.to_string_lossy();
+    let tensor = tensors::read(&text).map_err(|reason| Box::new(session::world(format, "E0806", &reason)))?;
+    let got = written(format, built, memory, param)?;
+    let shape: Vec<usize> = shape_of(built, memory, param).iter().map(|&e| e as usize).collect();
+    let tolerance = match closeness {
+        Closeness::Bits => Tolerance::Bits,
+        Closeness::Formula => Tolerance::formula(p.dtype),
+        Closeness::Model => Tolerance::model(p.dtype),
+    };
+    // A reference in f32 is rounded to the buffer's type first, as the kernel rounds.
+    let want = if tensor.dtype.fits(p.dtype) {
+        tensor.bytes
+    } else if tensor.dtype == tensors::FileDType::Known(DType::F32) && p.dtype.is_float() {
+        let values: Vec<f32> =
+            tensor.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        Buffer::from_f32(p.dtype, &values).bytes().to_vec()
+    } else {
+        let message =
+            format!("`{text}` holds elements of type {}, and `{}` is {}", tensor.dtype.name(), p.name, p.dtype);
+        return Err(refused(format, "E0706", &message));
+    };
+    let comparison = compare(p.dtype, &shape, got.bytes(), &want, tolerance)
+        .map_err(|error| refused(format, "E0706", &format!("`{text}`: {error}")))?;
+    if !comparison.holds() {
+        answer.code = exit::FINDINGS;
+    }
+    answer.stdout.push_str(&comparison_line(format, &p.name, &comparison));
+    Ok(())
+}
+
+fn comparison_line(format: Format, name: &str, c: &Comparison) -> String {
+    let verdict = if c.holds() { "equal" } else { "different" };
+    if format == Format::Json {
+        let first = c.first.as_ref().map(|m| {
+            serde_json::json!({ "coordinate": m.coordinate, "got": m.got, "want": m.want, "ulp": m.ulp })
+        });
+        let line = serde_json::json!({
+            "compare": name, "holds": c.holds(), "elements": c.elements, "different_bits": c.different_bits,
+            "outside": c.outside, "max_ulp": c.max_ulp, "max_abs": c.max_abs, "relative_l2": c.relative_l2,
+            "first": first,
+        });
+        return format!("{line}\n");
+    }
+    let mut line = format!(
+        "compare `{name}`: {verdict}; {} of {} elements outside, {} differ in bits, max {} codes, max {:.3e}, \
+         relative L2 {:.3e}\n",
+        c.outside, c.elements, c.different_bits, c.max_ulp, c.max_abs, c.relative_l2
+    );
+    if let Some(m) = &c.first {
+        line.push_str(&format!(
+            "  first at {:?}: got {} ({:#x}), want {} ({:#x})\n",
+            m.coordinate, m.got, m.got_bits, m.want, m.want_bits
+        ));
+    }
+    line
+}
+
+fn report(format: Format, built: &Built, memory: &Memory, trace: &Trace) -> Answer {
+    let mut answer = Answer::default();
+    for printed in &trace.printed {
+        answer.stdout.push_str(&printed.text);
+    }
+    let buffers = built.kernel.params.iter_enumerated().filter(|(_, p)| p.access.is_writable());
+    for (id, param) in buffers {
+        let Some(buffer) = memory.buffer(id) else { continue };
+        let head: Vec<f64> = (0..buffer.len().min(8))
+            .map(|i| buffer.code(i).map_or(f64::NAN, |code| numeric::to_f64(param.dtype, code)))
+            .collect();
+        if format == Format::Json {
+            let line = serde_json::json!({
+                "buffer": param.name, "dtype": param.dtype.name(), "shape": shape_of(built, memory, id),
+                "unwritten": buffer.first_unwritten(), "head": head,
+            });
+            answer.stdout.push_str(&format!("{line}\n"));
+        } else {
+            let text: Vec<String> = head.iter().map(|v| format!("{v}")).collect();
+            let more = if buffer.len() > 8 { ", …" } else { "" };
+            answer.stdout.push_str(&format!(
+                "{} : {}{:?} = [{}{more}]\n",
+                param.name,
+                param.dtype,
+                shape_of(built, memory, id),
+                text.join(", ")
+            ));
+        }
+    }
+    answer
+}
+
+fn extents(params: &IndexVec<ParamId, Param>, param: &Param) -> String {
+    let text: Vec<String> = param
+        .shape
+        .iter()
+        .map(|extent| match extent {
+            Extent::Const(n) => n.to_string(),
+            Extent::Scalar(id) => params[*id].name.clone(),
+        })
+        .collect();
+    text.join(", ")
+}
+
+/// An input that does not fit the kernel.
+fn refused(format: Format, code: &str, message: &str) -> Refusal {
+    let mut answer = session::world(format, code, message);
+    answer.code = exit::FINDINGS;
+    Box::new(answer)
+}

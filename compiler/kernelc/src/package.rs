@@ -1,0 +1,340 @@
+//! What `kernelc build` writes: artefacts, a manifest, the audit report, and the stamps that let an unchanged
+//! kernel be skipped.
+//!
+//! Files are staged beside their place and renamed when all are there, the manifest last, so that a full disk
+//! or a killed process leaves either the old state or the new one.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use kernel_dsl::source::SourceMap;
+use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
+use kernel_ir::index::Id;
+use kernel_ir::kernel::{ContractBound, Extent, Kernel, Param};
+use kernel_ir::pipeline::Built;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::back_end::Product;
+use crate::cli::Format;
+use crate::output;
+use crate::session::{self, Refusal};
+
+/// `manifest.json`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this format.
+    pub format: u32,
+    /// Version of kernelc.
+    pub kernelc: String,
+    /// Version of LLVM.
+    pub llvm: String,
+    /// Version of ptxas.
+    pub ptxas: String,
+    /// Version of nvdisasm.
+    pub nvdisasm: String,
+    /// One entry an artefact and target, sorted by name and target.
+    pub kernels: Vec<KernelEntry>,
+}
+
+/// The format number that this version writes.
+pub const MANIFEST_FORMAT: u32 = 1;
+
+/// One compiled kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KernelEntry {
+    /// Name of the artefact.
+    pub name: String,
+    /// Name of the kernel in its source.
+    pub kernel: String,
+    /// Symbol in the cubin.
+    pub export: String,
+    /// The set of build.toml, if one was named.
+    pub set: Option<String>,
+    /// Target.
+    pub target: String,
+    /// Values of the const parameters.
+    pub bindings: BTreeMap<String, i64>,
+    /// Launch shape.
+    pub launch: LaunchEntry,
+    /// Parameters in the order in which a launch passes them.
+    pub params: Vec<ParamEntry>,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes that a thread spills: stores and loads.
+    pub spill_bytes: u32,
+    /// Shared memory of a CTA in bytes, static and dynamic.
+    pub shared_bytes: u32,
+    /// `clean`, `findings` or `not-judged`.
+    pub audit: String,
+    /// PTX file.
+    pub ptx: String,
+    /// SHA-256 of the PTX.
+    pub ptx_sha256: String,
+    /// Machine code file.
+    pub cubin: String,
+    /// SHA-256 of the machine code.
+    pub cubin_sha256: String,
+    /// What each `.loc` line of the PTX stands for.
+    pub ops: String,
+    /// Findings that the source waives, each with its reason.
+    pub waived: Vec<String>,
+}
+
+/// Launch shape and attributes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaunchEntry {
+    /// CTAs along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Dynamic shared memory to ask for, in bytes.
+    pub dynamic_shared_bytes: u32,
+    /// Launch with the attribute of programmatic dependent launch.
+    pub waits_for_previous: bool,
+    /// The kernel lets its successor start early.
+    pub launches_next: bool,
+}
+
+/// A parameter of a compiled kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ParamEntry {
+    /// Name.
+    pub name: String,
+    /// Qualifier.
+    pub access: String,
+    /// Element type.
+    pub dtype: String,
+    /// Extents; a name stands for the value of that scalar. Empty for a scalar, which is passed by value.
+    pub shape: Vec<ExtentEntry>,
+    /// Least value and exclusive bound that the author promises, as text.
+    pub contract: Option<String>,
+}
+
+/// An extent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ExtentEntry {
+    /// Known.
+    Const(u32),
+    /// Value of a scalar parameter.
+    Scalar(String),
+}
+
+/// One line of the operation list: what `.loc` line `line` of the PTX stands for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OperationEntry {
+    /// Line in the list, from 1.
+    pub line: u32,
+    /// Source file.
+    pub file: String,
+    /// Line in the source file, from 1.
+    pub source_line: u32,
+    /// Column there, from 1.
+    pub column: u32,
+    /// What the operation is to the memory-order checks.
+    pub role: String,
+    /// The parameter that it reads or writes.
+    pub param: Option<String>,
+    /// The side of `grid_wait` that the source has it on.
+    pub order: Option<String>,
+}
+
+/// The operation list of a kernel.
+pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<OperationEntry> {
+    kernel
+        .locs
+        .iter_enumerated()
+        .map(|(id, loc)| {
+            let place = sources.line_col(loc.span.file, loc.span.lo);
+            let (role, access) = match loc.role {
+                OpRole::Compute => ("compute", None),
+                OpRole::Load { param, order } => ("load", Some((param, order))),
+                OpRole::Store { param, order } => ("store", Some((param, order))),
+                OpRole::Prefetch { param, order } => ("prefetch", Some((param, order))),
+                OpRole::GridWait => ("grid_wait", None),
+                OpRole::GridLaunch => ("grid_launch", None),
+            };
+            OperationEntry {
+                line: id.index() as u32 + 1,
+                file: sources.name(loc.span.file).to_owned(),
+                source_line: place.line,
+                column: place.column,
+                role: role.to_owned(),
+                param: access.map(|(param, _)| kernel.params[param].name.clone()),
+                order: access.map(|(_, order)| {
+                    match order {
+                        WaitOrder::NoWait => "no-wait",
+                        WaitOrder::Before => "before",
+                        WaitOrder::After => "after",
+                        WaitOrder::Mixed => "mixed",
+                    }
+                    .to_owned()
+                }),
+            }
+        })
+        .collect()
+}
+
+/// The manifest's entry of a compiled kernel whose files are called `stem`.
+pub fn manifest_entry(
+    sources: &SourceMap,
+    name: &str,
+    set: Option<String>,
+    stem: &str,
+    built: &Built,
+    product: &Product,
+) -> KernelEntry {
+    let kernel = &built.kernel;
+    KernelEntry {
+        name: name.to_owned(),
+        kernel: kernel.name.clone(),
+        export: kernel.export.clone(),
+        set,
+        target: kernel.target.name().to_owned(),
+        bindings: kernel.bindings.iter().cloned().collect(),
+        launch: LaunchEntry {
+            grid: kernel.launch.grid,
+            threads: kernel.launch.threads(),
+            dynamic_shared_bytes: built.device.shared_bytes,
+            waits_for_previous: kernel.launch.pdl.is_consumer(),
+            launches_next: kernel.launch.pdl.is_producer(),
+        },
+        params: kernel.params.iter().map(|p| param_entry(kernel, p)).collect(),
+        registers: product.usage.registers,
+        spill_bytes: product.spill_bytes(),
+        shared_bytes: product.usage.shared_bytes + built.device.shared_bytes,
+        audit: match product.report.verdict {
+            kernel_audit::Verdict::Clean => "clean",
+            kernel_audit::Verdict::Findings => "findings",
+            kernel_audit::Verdict::NotJudged => "not-judged",
+        }
+        .to_owned(),
+        ptx: format!("{stem}.ptx"),
+        ptx_sha256: sha256(product.ptx.as_bytes()),
+        cubin: format!("{stem}.cubin"),
+        cubin_sha256: sha256(&product.cubin),
+        ops: format!("{stem}.ops.json"),
+        waived: output::waived(sources, &built.waived).lines().map(str::to_owned).collect(),
+    }
+}
+
+fn param_entry(kernel: &Kernel, param: &Param) -> ParamEntry {
+    let settled = if param.settled { "settled " } else { "" };
+    ParamEntry {
+        name: param.name.clone(),
+        access: format!("{settled}{}", param.access),
+        dtype: param.dtype.name().to_owned(),
+        shape: param
+            .shape
+            .iter()
+            .map(|extent| match extent {
+                Extent::Const(n) => ExtentEntry::Const(*n),
+                Extent::Scalar(id) => ExtentEntry::Scalar(kernel.params[*id].name.clone()),
+            })
+            .collect(),
+        contract: param.contract.map(|c| {
+            let hi = match c.hi {
+                ContractBound::Const(hi) => hi.to_string(),
+                ContractBound::Scalar(id, 0) => kernel.params[id].name.clone(),
+                ContractBound::Scalar(id, offset) => format!("{} + {offset}", kernel.params[id].name),
+            };
+            let distinct = match c.distinct {
+                None => String::new(),
+                Some(d) => match d.except {
+                    None => " distinct".to_owned(),
+                    Some(v) => format!(" distinct except {v}"),
+                },
+            };
+            format!("{}..{hi}{distinct}", c.lo)
+        }),
+    }
+}
+
+/// Keys of what a folder holds: artefact and target to a hash of everything that it depends on.
+pub type Stamps = BTreeMap<String, String>;
+
+/// SHA-256 in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Reads a JSON file of the output folder; anything unreadable counts as absent.
+pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// Files that are to appear together.
+#[derive(Debug, Default)]
+pub struct Staged {
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Staged {
+    /// Adds a file; those added last appear last.
+    pub fn add(&mut self, path: PathBuf, bytes: impl Into<Vec<u8>>) {
+        self.files.push((path, bytes.into()));
+    }
+
+    /// Writes all files beside their places, then renames them in order.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be written; nothing was replaced unless a rename failed.
+    pub fn commit(self, format: Format) -> Result<(), Refusal> {
+        let mut written = Vec::new();
+        for (path, bytes) in &self.files {
+            match stage(path, bytes) {
+                Ok(temporary) => written.push((temporary, path)),
+                Err(error) => {
+                    for (temporary, _) in written {
+                        // Nothing more can be done for a file that cannot be removed.
+                        let _ = std::fs::remove_file(temporary);
+                    }
+                    return Err(cannot_write(format, path, &error));
+                }
+            }
+        }
+        for (temporary, path) in written {
+            std::fs::rename(&temporary, path).map_err(|error| cannot_write(format, path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one file whole or not at all.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_file(format: Format, path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
+    let mut staged = Staged::default();
+    staged.add(path.to_owned(), bytes);
+    staged.commit(format)
+}
+
+fn stage(path: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
+    if let Some(folder) = path.parent()
+        && !folder.as_os_str().is_empty()
+    {
+        std::fs::create_dir_all(folder)?;
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let result = std::fs::File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_data()
+    });
+    match result {
+        Ok(()) => Ok(temporary),
+        Err(error) => {
+            // The error that matters is the first one.
+            let _ = std::fs::remove_file(&temporary);
+            Err(error)
+        }
+    }
+}
+
+fn cannot_write(format: Format, path: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!("cannot write `{}`: {error}; nothing was left half written", path.display());
+    Box::new(session::world(format, "E0805", &message))
+}
