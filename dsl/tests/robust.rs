@@ -87,7 +87,7 @@ fn megabytes_of_anything_are_quick() {
             let parsed = parse_text(&text);
             let time = start.elapsed();
             assert!(parsed.diagnostics.len() <= 64, "{unit:?}");
-            assert!(time < Duration::from_secs(5), "{unit:?} took {time:?}");
+            assert!(time < Duration::from_secs(20), "{unit:?} took {time:?}");
         }
     }
 }
