@@ -1,6 +1,7 @@
 //! Any tree survives printing: `parse(print(tree))` is the tree, and printing it again gives the same
 //! text.
 
+#[path = "print/generate.rs"]
 mod generate;
 
 use generate::Source;

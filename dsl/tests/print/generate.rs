@@ -4,13 +4,13 @@ use kernel_dsl::Span;
 use kernel_dsl::ast::*;
 
 /// A source of choices.
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     bytes: &'a [u8],
     depth: u32,
 }
 
 impl<'a> Source<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, depth: 0 }
     }
 
@@ -617,7 +617,7 @@ fn function(s: &mut Source<'_>) -> Function {
     }
 }
 
-pub fn file(s: &mut Source<'_>) -> File {
+pub(crate) fn file(s: &mut Source<'_>) -> File {
     let items = s.list(1, |s| {
         let trivia = trivia(s);
         let kind = match s.pick(8) {
