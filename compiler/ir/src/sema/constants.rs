@@ -196,8 +196,9 @@ pub(super) fn convert(c: Const, dtype: DType) -> Fold {
         (ConstValue::Bool(v), true, _) => ConstValue::Float(f64::from(u8::from(v))),
         (ConstValue::Float(v), _, true) => {
             let whole = v.trunc();
-            // 2^63 is the first float above the range; casts of floats saturate, so compare first
-            if !(-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&whole) {
+            // casts of floats saturate, so compare first; 2^63 is the first float above the range
+            let limit = 2.0_f64.powi(63);
+            if !(-limit..limit).contains(&whole) {
                 return Err(FoldError::NoValue(format!("{v:?} does not fit in {dtype}")));
             }
             ConstValue::Int(whole as i64)

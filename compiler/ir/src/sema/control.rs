@@ -242,9 +242,9 @@ impl<'a> Lower<'a> {
         let step = i64::from(bounds.step);
         let stride = step * i64::from(by);
         let start = (bounds.start.clone(), at);
-        // the distance is not negative, so that division rounds down
-        let distance = self.infix(BinaryOp::Sub, (bounds.end.clone(), at), start.clone(), at)?;
-        let distance = self.extreme(true, (distance, at), int(0), at)?;
+        // never negative, so that division rounds down and the difference does not wrap
+        let last = self.extreme(true, (bounds.end.clone(), at), start.clone(), at)?;
+        let distance = self.infix(BinaryOp::Sub, (last, at), start.clone(), at)?;
         let trips =
             if step == 1 { distance } else { self.ceil_div((distance, at), int(step), at)? };
         let groups = self.infix(BinaryOp::Div, (trips, at), int(i64::from(by)), at)?;

@@ -9,6 +9,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::access::const_int;
+use super::check::is_packed;
 use super::constants::{Const, ConstValue};
 use super::limits::{MAX_GRID_X, MAX_GRID_YZ, MAX_MIN_CTAS};
 use super::lower::{Lower, Shared};
@@ -199,10 +200,8 @@ impl<'a> Lower<'a> {
         let grid = self.grid(grid);
         let most = i64::from(self.target.info().max_warps);
         let warps = self.limited(warps, "the number of warps", most);
-        let min_ctas = match launch.get(LaunchKey::MinCtas) {
-            Some(e) => Some(self.limited(e, "`min_ctas`", MAX_MIN_CTAS)),
-            None => None,
-        };
+        let min_ctas =
+            launch.get(LaunchKey::MinCtas).map(|e| self.limited(e, "`min_ctas`", MAX_MIN_CTAS));
         let pdl = match launch.get(LaunchKey::Pdl) {
             None => Ok(Pdl::None),
             Some(e) => pdl(e).ok_or_else(|| self.error(pdl_mistake(e.span))),
@@ -289,6 +288,9 @@ impl<'a> Lower<'a> {
             return Err(self.not_built(buffer.ty.dtype.span, "e2m1 buffers"));
         }
         let access = access(buffer.access.qualifier).ok_or(Refused)?;
+        if access == Access::Scalar && is_packed(dtype) {
+            return Err(self.not_built(buffer.ty.dtype.span, &format!("{dtype} in registers")));
+        }
         let id = self.kernel.params.push(Param {
             name: buffer.name.text.clone(),
             access,

@@ -17,7 +17,6 @@ use super::operands::{Operand, Tile, describe};
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag, RangeLimit};
 use crate::kernel::{CachePolicy, Evict, Op, PrefetchRange, StmtKind};
-use crate::ops::BinaryOp;
 
 /// Bytes of the line that one prefetch brings in.
 const LINE_BYTES: u64 = 128;
@@ -347,16 +346,13 @@ impl<'a> Lower<'a> {
         for part in [i, after] {
             let whole =
                 self.infix(ast::BinaryOp::Mul, (part.clone(), i_at), (quotient.clone(), at), at)?;
-            let extra = self.extreme(false, (part, i_at), (rest.clone(), at), at)?;
-            let line = self.infix(ast::BinaryOp::Add, (whole, at), (extra, at), at)?;
-            let element = match line {
-                Operand::Const(_) => {
-                    self.infix(ast::BinaryOp::Mul, (line, at), (per_line.clone(), at), at)?
-                }
-                Operand::Tile(_) => {
-                    self.binary(BinaryOp::Mul, (line, at), (per_line.clone(), at), at)?
-                }
+            let line = if const_int(&rest) == Some(0) {
+                whole
+            } else {
+                let extra = self.extreme(false, (part, i_at), (rest.clone(), at), at)?;
+                self.infix(ast::BinaryOp::Add, (whole, at), (extra, at), at)?
             };
+            let element = self.infix(ast::BinaryOp::Mul, (line, at), (per_line.clone(), at), at)?;
             let bound = self.extreme(false, (element, at), n.clone(), at)?;
             bounds.push(self.scalar(bound, DType::I32, "a bound of a prefetch", at)?);
         }

@@ -49,12 +49,14 @@ impl Walk<'_> {
             StmtKind::Prefetch { what, .. } => match what {
                 PrefetchRange::Tile(access) => self.access(access),
                 PrefetchRange::Elements { param, start, end } => {
-                    let extent = self.kernel.params[*param].shape.first().copied();
+                    let param = &self.kernel.params[*param];
+                    let whole = param.const_len().and_then(|n| u32::try_from(n).ok());
+                    let extent = whole.map(Extent::Const).or(param.shape.first().copied());
                     self.elements(stmt, extent.unwrap_or(Extent::Const(1)), *start, *end);
                 }
             },
-            StmtKind::For { var, start, end, body, .. } => {
-                let facts = self.known.bind_loop(*var, *start, *end);
+            StmtKind::For { var, start, end, step, body } => {
+                let facts = self.known.bind_loop(*var, *start, *end, *step);
                 self.under(facts, body);
             }
             StmtKind::If { cond, then_body, else_body } => {

@@ -218,7 +218,10 @@ impl<'a> Checker<'a, '_> {
         }
         let known = match qualifier {
             _ if refused => Known::Refused,
-            Qualifier::Scalar => Known::Value,
+            Qualifier::Scalar => {
+                self.movable(buffer.ty.dtype.span, dtype);
+                Known::Value
+            }
             Qualifier::Static
             | Qualifier::Input
             | Qualifier::Output
@@ -270,7 +273,10 @@ impl<'a> Checker<'a, '_> {
             s.const_params(&function.consts);
             for param in &function.params {
                 let known = match &param.access {
-                    Some(access) if access.qualifier == Qualifier::Scalar => Known::Value,
+                    Some(access) if access.qualifier == Qualifier::Scalar => {
+                        s.register_dtype(&param.ty.dtype);
+                        Known::Value
+                    }
                     Some(access) => {
                         let mut refused = false;
                         for (span, what) in not_built::access(access) {
