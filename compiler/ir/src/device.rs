@@ -7,6 +7,7 @@
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
+use serde::{Deserialize, Serialize};
 
 use crate::index::IndexVec;
 use crate::kernel::{CachePolicy, Evict, Launch, Literal, Param, ParamId};
@@ -24,7 +25,7 @@ ids! {
 }
 
 /// A kernel at device level.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceKernel {
     /// Name in the source.
     pub name: String,
@@ -49,16 +50,17 @@ pub struct DeviceKernel {
 }
 
 /// The source of one operation: `.loc` line `id + 1` in PTX and machine code means this entry.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpLoc {
-    /// Place in the `.tile` file.
+    /// Place in the `.tile` file; not serialised, since it means nothing without the texts.
+    #[serde(skip)]
     pub span: Span,
     /// What the operation is to the memory-order checks.
     pub role: OpRole,
 }
 
 /// What an operation is to the memory-order checks of PTX and machine code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpRole {
     /// Touches no global memory.
     Compute,
@@ -90,7 +92,7 @@ pub enum OpRole {
 }
 
 /// On which side of the kernel's `grid_wait` an access stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitOrder {
     /// The kernel does not wait (it is no consumer).
     NoWait,
@@ -103,7 +105,7 @@ pub enum WaitOrder {
 }
 
 /// Registers of one thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frag {
     /// Element type.
     pub dtype: DType,
@@ -112,7 +114,7 @@ pub struct Frag {
 }
 
 /// Registers of one thread that are assigned to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// The author's name and ring slot, for printing.
     pub name: String,
@@ -123,7 +125,7 @@ pub struct Slot {
 }
 
 /// An operand: element `i` of the operation takes element `map(i)` of `frag`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arg {
     /// Source registers.
     pub frag: FragId,
@@ -153,7 +155,7 @@ impl Arg {
 }
 
 /// Which element of an operand goes to which element of the operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Map {
     /// Element `i` to element `i`.
     Identity,
@@ -164,7 +166,7 @@ pub enum Map {
 }
 
 /// A statement with its place.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceStmt {
     /// What it does.
     pub op: DeviceOp,
@@ -173,7 +175,7 @@ pub struct DeviceStmt {
 }
 
 /// What a statement does in each thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum DeviceOp {
     /// `dst[i] = values[i]`, or `values[0]` for all.
     Const {
@@ -364,7 +366,7 @@ pub enum DeviceOp {
 }
 
 /// A built-in of the thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Special {
     /// Index of the CTA along x (0), y (1) or z (2).
     CtaIndex(u8),
@@ -375,7 +377,7 @@ pub enum Special {
 }
 
 /// A region of memory with a place in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// The buffer of a parameter; offsets count elements.
     Global(ParamId),
@@ -390,7 +392,7 @@ pub enum Place {
 
 /// One memory instruction of a thread: `len` consecutive elements from
 /// `offset.element(..) + constant`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vector {
     /// First element of the operation that it covers.
     pub first: u32,

@@ -4,6 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+use serde::{Deserialize, Serialize};
+
 /// A typed index into an [`IndexVec`].
 pub trait Id: Copy + Eq + std::hash::Hash + Ord + fmt::Debug {
     /// The id of position `index`.
@@ -17,7 +19,9 @@ pub trait Id: Copy + Eq + std::hash::Hash + Ord + fmt::Debug {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(
+            Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+        )]
         pub struct $name(u32);
 
         impl $crate::index::Id for $name {
@@ -44,9 +48,11 @@ macro_rules! ids {
 }
 
 /// A vector indexed by one id type.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent, bound(serialize = "T: Serialize", deserialize = "T: Deserialize<'de>"))]
 pub struct IndexVec<I, T> {
     items: Vec<T>,
+    #[serde(skip)]
     id: PhantomData<fn(I) -> I>,
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use kernel_abi::{Access, DType};
 use kernel_dsl::source::Span;
+use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
 use crate::index::IndexVec;
@@ -64,7 +65,7 @@ pub struct Waiver {
 }
 
 /// Launch shape and attributes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// CTAs along x, y, z.
     pub grid: [u32; 3],
@@ -84,7 +85,7 @@ impl Launch {
 }
 
 /// The kernel's part in programmatic dependent launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pdl {
     /// Plain stream order on both sides.
     None,
@@ -109,7 +110,7 @@ impl Pdl {
 }
 
 /// A kernel parameter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Param {
     /// Name in the source.
     pub name: String,
@@ -124,6 +125,7 @@ pub struct Param {
     /// What the author promises about the values: `in lo..hi`.
     pub contract: Option<Contract>,
     /// Where it is declared.
+    #[serde(skip)]
     pub span: Span,
 }
 
@@ -138,7 +140,7 @@ impl Param {
 }
 
 /// An extent of a buffer; only the outermost may be a run-time scalar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Extent {
     /// Known at instantiation.
     Const(u32),
@@ -147,7 +149,7 @@ pub enum Extent {
 }
 
 /// `in lo..hi [distinct [except v]]`: every element is at least `lo` and below `hi`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contract {
     /// Least value.
     pub lo: i64,
@@ -158,7 +160,7 @@ pub struct Contract {
 }
 
 /// The exclusive upper bound of a contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContractBound {
     /// A constant.
     Const(i64),
@@ -167,7 +169,7 @@ pub enum ContractBound {
 }
 
 /// The `distinct` part of a contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distinct {
     /// A value that may repeat.
     pub except: Option<i64>,
@@ -450,10 +452,10 @@ pub enum Op {
 }
 
 /// A constant.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Literal {
     /// Of a floating-point dtype; rounded to it when used.
-    Float(f64),
+    Float(#[serde(with = "float_bits")] f64),
     /// Of an integer dtype.
     Int(i64),
     /// Truth value.
@@ -554,7 +556,7 @@ pub enum PrefetchRange {
 }
 
 /// Cache policy of a load or store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct CachePolicy {
     /// `evict first|last`: priority in L2.
     pub evict: Option<Evict>,
@@ -563,10 +565,23 @@ pub struct CachePolicy {
 }
 
 /// Priority of eviction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Evict {
     /// Goes first.
     First,
     /// Stays longest.
     Last,
+}
+
+/// A float as its bits: text formats have no infinities and no NaN.
+mod float_bits {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.to_bits().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
 }

@@ -1,7 +1,9 @@
 //! Element-wise operations and reductions as enums.
 
+use serde::{Deserialize, Serialize};
+
 /// An operation on one element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UnaryOp {
     /// `-x`
     Neg,
@@ -26,7 +28,7 @@ pub enum UnaryOp {
 }
 
 /// An operation on two elements of one type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BinaryOp {
     /// `a + b`
     Add,
@@ -55,7 +57,7 @@ pub enum BinaryOp {
 }
 
 /// A comparison; a NaN makes all but `Ne` false.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CompareOp {
     /// `a == b`
     Eq,
