@@ -4,13 +4,17 @@ use kernel_abi::numeric::{self, random};
 use kernel_abi::{Access, DType};
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Contract, ContractBound, Extent, Param, ParamId};
+use kernel_ir::kernel::{Contract, ContractBound, Extent, Literal, Param, ParamId};
+use kernel_ir::ops::elements::literal_code;
 
 use crate::error::{EmuError, ErrorKind};
 use crate::memory::{Argument, Buffer, Memory};
 
 /// Elements of one buffer at most: what a 64-bit count of bits still holds with room to spare.
 const MAX_ELEMENTS: u64 = 1 << 40;
+
+/// What a scalar that measures something is without a contract, when it is made up.
+const MEASURE: i64 = 16;
 
 /// Extents of every parameter with run-time scalars put in.
 pub(crate) type Extents = IndexVec<ParamId, Vec<u64>>;
@@ -241,10 +245,14 @@ pub(crate) fn fill_missing(
     memory: &mut Memory,
     seed: u64,
 ) -> Result<(), EmuError> {
-    let scalars_first = |id: &ParamId| usize::from(params[*id].access != Access::Scalar);
     let mut missing: Vec<ParamId> =
         params.ids().filter(|&id| memory.arguments[id] == Argument::Missing).collect();
-    missing.sort_by_key(scalars_first);
+    // Scalars before buffers, and scalars whose contract names another after that one.
+    missing.sort_by_key(|&id| {
+        let bound = params[id].contract.as_ref().map(|c| c.hi);
+        let depends = matches!(bound, Some(ContractBound::Scalar(..)));
+        (params[id].access != Access::Scalar, depends)
+    });
     for id in missing {
         let param = &params[id];
         let range = match &param.contract {
@@ -262,6 +270,14 @@ pub(crate) fn fill_missing(
             })
         };
         memory.arguments[id] = match param.access {
+            Access::Scalar if is_measure(params, id) => {
+                let value = range.as_ref().map_or(MEASURE, |r| r.range.end.saturating_sub(1));
+                let code = literal_code(param.dtype, Literal::Int(value));
+                let code = code.ok_or_else(|| {
+                    bad_argument(param, format!("`{}` cannot be {value}", param.name))
+                })?;
+                Argument::Scalar { dtype: param.dtype, code }
+            }
             Access::Scalar => Argument::Scalar { dtype: param.dtype, code: draw(1)?[0] },
             Access::Static | Access::Input | Access::Inout | Access::Peer => {
                 let len = buffer_len(param, params, memory)?;
@@ -273,6 +289,14 @@ pub(crate) fn fill_missing(
         };
     }
     Ok(())
+}
+
+/// True for a scalar that is an extent of a buffer or bounds a contract.
+fn is_measure(params: &IndexVec<ParamId, Param>, id: ParamId) -> bool {
+    params.iter().any(|p| {
+        p.shape.contains(&Extent::Scalar(id))
+            || matches!(&p.contract, Some(c) if matches!(c.hi, ContractBound::Scalar(s, _) if s == id))
+    })
 }
 
 fn buffer_len(

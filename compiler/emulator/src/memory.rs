@@ -194,7 +194,8 @@ impl Memory {
 
     /// Gives every missing argument a value: random by the recipe of [`kernel_abi::numeric::random`], with
     /// the number of the parameter as stream and its contract as range; `output` and `scratch` buffers
-    /// become poison. Scalars are set first, since extents depend on them.
+    /// become poison. Scalars are set first, since extents depend on them; one that is an extent or bounds
+    /// a contract takes the greatest value of its own contract, or 16 without one.
     pub fn fill_missing(
         &mut self,
         params: &IndexVec<ParamId, Param>,

@@ -1,11 +1,10 @@
 //! Conversions between element types.
 //!
-//! To a floating-point type: rounded to nearest even, from an integer through f32 (so i32 to bf16 rounds
-//! twice, as the hardware path does). From a floating-point type to an integer: truncated, saturated at
+//! To a floating-point type: rounded once, to nearest even. From a floating-point type to an integer: truncated, saturated at
 //! the type's limits, a NaN gives 0. A NaN becomes the canonical one of the target type. Between integers: the low bits, extended by the sign of the source.
 
 use kernel_abi::DType;
-use kernel_abi::numeric::{bf16, canonical, f16, float_from_f32, float_to_f32};
+use kernel_abi::numeric::{bf16, canonical, f16, float_from_f32, float_from_f64, float_to_f32};
 
 use super::elements::{Elements, Word};
 
@@ -34,7 +33,7 @@ pub fn code(from: DType, to: DType, code: u64) -> u64 {
         };
         return integer & mask;
     }
-    // The value of an integer fits i128; `as` keeps the low bits, and rounds once to f32.
+    // The value of any integer fits i128, and `as` keeps its low bits.
     let value = match from {
         DType::I8 => i128::from(code as i8),
         DType::I32 => i128::from(code as i32),
@@ -48,11 +47,21 @@ pub fn code(from: DType, to: DType, code: u64) -> u64 {
         | DType::E2m1
         | DType::Ue8m0 => unreachable!("handled above"),
     };
-    match float_from_f32(to, value as f32) {
+    match float_from_f64(to, to_odd(value)) {
         Some(code) => code,
         None if to == DType::Bool => u64::from(value != 0),
         None => value as u64 & mask,
     }
+}
+
+/// An integer as f64, exact up to 53 bits and odd beyond, so that rounding it once more to 32 bits or
+/// less gives the same as rounding the integer.
+fn to_odd(value: i128) -> f64 {
+    let magnitude = value.unsigned_abs();
+    let shift = (128 - magnitude.leading_zeros()).saturating_sub(53);
+    let sticky = u128::from(magnitude & ((1 << shift) - 1) != 0);
+    let kept = ((magnitude >> shift) | sticky) as f64 * 2f64.powi(shift as i32);
+    if value < 0 { -kept } else { kept }
 }
 
 /// Replaces `out` by the elements of `x` converted to `to`.
@@ -103,6 +112,20 @@ mod tests {
         assert_eq!(code(DType::U64, DType::F32, u64::MAX), u64::from(2f32.powi(64).to_bits()));
         assert_eq!(code(DType::I32, DType::F32, 0x0100_0001), u64::from(16_777_216f32.to_bits()));
         assert_eq!(code(DType::Bool, DType::Bf16, 1), 0x3f80);
+    }
+
+    #[test]
+    fn an_integer_is_rounded_once() {
+        // Just above the middle of two bf16 codes, by less than f32 can tell.
+        let above = (1i64 << 30) + (1 << 22) + 1;
+        assert_eq!(code(DType::I32, DType::Bf16, above as u64), 0x4e81);
+        assert_eq!(code(DType::I32, DType::Bf16, above as u64 - 1), 0x4e80);
+        assert_eq!(code(DType::I64, DType::Bf16, (-above) as u64), 0xce81);
+        let wide = (1u64 << 63) + (1 << 39) + 1;
+        assert_eq!(code(DType::U64, DType::F32, wide), 0x5f00_0001);
+        assert_eq!(code(DType::U64, DType::F32, wide - 1), 0x5f00_0000);
+        assert_eq!(code(DType::I64, DType::F16, 65520), 0x7c00);
+        assert_eq!(code(DType::U32, DType::F32, 0), 0);
     }
 
     #[test]

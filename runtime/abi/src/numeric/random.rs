@@ -145,6 +145,10 @@ mod tests {
     fn the_recipe_is_fixed() {
         // The finaliser is that of splitmix64: from seed 0 its first output is mix(G).
         assert_eq!(mix(G), 0xe220_a839_7b1d_cdaf);
+        // What the numpy form of docs/numerics.md gives.
+        assert_eq!(word(9, 1, 0), 0x1c62_5d96_9bf0_f5e2);
+        assert_eq!(word(9, 1, 2), 0xd755_09f1_ddf7_cbab);
+        assert_eq!(unit(word(9, 1, 1)), 0.490_508_44);
         assert_eq!(unit(0), -1.0);
         assert_eq!(unit(u64::MAX), 1.0 - 2f32.powi(-23));
         let a = codes(DType::F32, 4, 7, 0, None).unwrap();
