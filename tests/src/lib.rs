@@ -1,1 +1,13 @@
-//! (in progress)
+//! What the tests of this package share: test files and their directives, runs on the emulator at both
+//! levels, the kernels of Kimi K3 with their references, and the real data of one layer.
+//!
+//! Invariants: nothing here knows LLVM; a test depends on files of the repository and on seeds alone.
+
+pub mod directive;
+pub mod examples;
+pub mod k3;
+pub mod layer1;
+pub mod program;
+pub mod runner;
+pub mod suite;
+pub mod values;
