@@ -12,6 +12,8 @@ struct OutputLine {
     indent: usize,
     text: String,
     comment: Option<String>,
+    /// Where spaces may go to bring a part of neighbouring lines into one column.
+    column: Option<usize>,
 }
 
 /// The lines so far.
@@ -51,14 +53,26 @@ impl Output {
     /// A blank line, except at the start of a region and behind another.
     pub(super) fn blank(&mut self) {
         if !self.fresh && self.lines.last().is_some_and(|line| !line.text.is_empty()) {
-            self.lines.push(OutputLine { indent: 0, text: String::new(), comment: None });
+            self.push(0, String::new());
             self.open = false;
+        }
+    }
+
+    fn push(&mut self, indent: usize, text: String) {
+        self.lines.push(OutputLine { indent, text, comment: None, column: None });
+    }
+
+    /// Marks a place in the last line, which is one whole statement: where the lines before and
+    /// behind have the same indentation, first word and mark, the marked places get one column.
+    pub(super) fn mark_column(&mut self, place: usize) {
+        if let (true, Some(line)) = (self.open, self.lines.last_mut()) {
+            line.column = Some(place);
         }
     }
 
     /// One line.
     pub(super) fn line(&mut self, text: impl Into<String>) {
-        self.lines.push(OutputLine { indent: self.indent, text: text.into(), comment: None });
+        self.push(self.indent, text.into());
         self.fresh = false;
         self.open = false;
     }
@@ -69,7 +83,7 @@ impl Output {
         for (at, text) in lines.into_iter().enumerate() {
             let own = text.len() - text.trim_start_matches(' ').len();
             let indent = if at == 0 { self.indent } else { own };
-            self.lines.push(OutputLine { indent, text: text[own..].to_owned(), comment: None });
+            self.push(indent, text[own..].to_owned());
         }
         self.fresh = false;
         self.open = single;
@@ -82,7 +96,7 @@ impl Output {
         self.append(&lines.next().unwrap_or_default());
         for text in lines {
             let indent = text.len() - text.trim_start_matches(' ').len();
-            self.lines.push(OutputLine { indent, text: text[indent..].to_owned(), comment: None });
+            self.push(indent, text[indent..].to_owned());
         }
     }
 
@@ -128,8 +142,9 @@ impl Output {
         }
     }
 
-    /// The text, with comments of neighbouring lines in one column.
-    pub(super) fn finish(self) -> String {
+    /// The text, with marked places and comments of neighbouring lines in columns.
+    pub(super) fn finish(mut self) -> String {
+        self.align_columns();
         let mut out = String::new();
         let mut at = 0;
         while at < self.lines.len() {
@@ -157,6 +172,27 @@ impl Output {
         out
     }
 
+    fn align_columns(&mut self) {
+        let mut at = 0;
+        while at < self.lines.len() {
+            let first = &self.lines[at];
+            let alike = |line: &&OutputLine| {
+                line.column.is_some() && line.indent == first.indent && line.word() == first.word()
+            };
+            let run = self.lines[at..].iter().take_while(alike).count().max(1);
+            let lines = &mut self.lines[at..at + run];
+            let column = lines.iter().filter_map(|line| line.column).max().unwrap_or(0);
+            let gap = |line: &OutputLine| line.column.map_or(0, |place| column - place);
+            if lines.iter().all(|line| line.end() + gap(line) <= WIDTH) {
+                for line in lines {
+                    let gap = gap(line);
+                    line.text.insert_str(line.column.unwrap_or(0), &" ".repeat(gap));
+                }
+            }
+            at += run;
+        }
+    }
+
     /// How many lines from `at` on share a comment column; at least one.
     fn run_from(&self, at: usize) -> usize {
         let first = &self.lines[at];
@@ -168,5 +204,9 @@ impl Output {
 impl OutputLine {
     fn end(&self) -> usize {
         self.indent + self.text.chars().count()
+    }
+
+    fn word(&self) -> &str {
+        self.text.split(' ').next().unwrap_or_default()
     }
 }

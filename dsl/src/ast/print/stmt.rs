@@ -20,7 +20,12 @@ pub(super) fn statement(out: &mut Output, stmt: &Stmt) {
     let joins = stmt.trivia.same_line.0 && stmt.trivia.leading.is_empty();
     match flat {
         Some(flat) if joins && out.takes(&flat) => out.append(&format!(" {flat}")),
-        Some(flat) if out.indent() + flat.chars().count() <= WIDTH => out.paragraph(vec![flat]),
+        Some(flat) if out.indent() + flat.chars().count() <= WIDTH => {
+            out.paragraph(vec![flat]);
+            if let StmtKind::Tile(tile) = &stmt.kind {
+                out.mark_column(tile.space.word().len() + 1 + tile.name.text.len());
+            }
+        }
         _ => broken(out, &stmt.kind),
     }
     out.trailing(stmt.trivia.trailing.as_ref());
@@ -116,6 +121,9 @@ fn broken(out: &mut Output, kind: &StmtKind) {
     match shape(kind) {
         Shape::Simple(doc) => paragraph(out, &doc),
         Shape::Blocks(links) => {
+            if let Some(lines) = one_line_a_link(out.indent(), &links) {
+                return lines.into_iter().for_each(|line| out.line(line));
+            }
             for (at, (head, block)) in links.into_iter().enumerate() {
                 let lines = head.lines(out.indent(), WIDTH - 2);
                 if at == 0 {
@@ -165,6 +173,16 @@ fn broken(out: &mut Output, kind: &StmtKind) {
             out.line("}");
         }
     }
+}
+
+/// The links of an `if` chain as one line each, when their author wrote each so and all fit.
+fn one_line_a_link(indent: usize, links: &[(Doc, &Block)]) -> Option<Vec<String>> {
+    let line = |(head, block): &(Doc, &Block)| {
+        let line = format!("{} {}", head.flat(), flat_block(block)?);
+        (indent + line.chars().count() <= WIDTH).then_some(line)
+    };
+    let whole = links.len() > 1 && links.iter().all(|(_, block)| !is_empty(block));
+    if whole { links.iter().map(line).collect() } else { None }
 }
 
 fn shape(kind: &StmtKind) -> Shape<'_> {
