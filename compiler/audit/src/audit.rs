@@ -1,14 +1,15 @@
 //! Audits of whole files.
 
-use std::collections::BTreeSet;
-
-use crate::analysis::analyse;
+use crate::analysis::{Facts, analyse};
 use crate::code::Code;
 use crate::declare::{Claims, Declarations, Names, UsageError, resolve};
 use crate::kernel::Kernel;
-use crate::ptx::{Function, Module};
+use crate::machine::{Compared, Machine};
+use crate::ptx::{Function, Module, rewrite};
 use crate::report::{Item, Report, Spot, Verdict};
 use crate::rules::{Case, Judgement, judge};
+use crate::sass;
+use crate::sass::lower::Lines;
 use crate::toolchain::Toolchain;
 
 /// Audits PTX. With tools, the machine code that they make of it for `target` is compared with it.
@@ -30,15 +31,108 @@ pub fn audit_ptx(
         functions.iter().map(|f| crate::ptx::lower::lower(&module, f)).collect();
     let claims = claims_of(declarations, &kernels)?;
     let spots = |id: u32| spot(text, &module, id);
+    let facts: Vec<Facts> = kernels
+        .iter_mut()
+        .zip(&claims)
+        .map(|(kernel, claims)| analyse(kernel, &claims.params.keys().copied().collect()))
+        .collect();
+    let machine = match tools {
+        Some(tools) if facts.iter().any(may_move) => {
+            Some(Machine::make(&rewrite::with_lines(text, &module), target, tools))
+        }
+        Some(_) | None => None,
+    };
     let mut judgements = Vec::new();
-    for (kernel, claims) in kernels.iter_mut().zip(&claims) {
-        let declared: BTreeSet<u32> = claims.params.keys().copied().collect();
-        let facts = analyse(kernel, &declared);
-        let case = Case { kernel, facts: &facts, claims, moves: &[], spots: Some(&spots) };
-        judgements.push(judge(&case));
+    for ((kernel, facts), claims) in kernels.iter().zip(&facts).zip(&claims) {
+        let compared = match &machine {
+            Some(Ok(machine)) => machine.compare(kernel, facts),
+            Some(Err(_)) | None => Compared::default(),
+        };
+        let case = Case { kernel, facts, claims, moves: &compared.moves, spots: Some(&spots) };
+        let mut judgement = judge(&case);
+        for gap in compared.gaps {
+            judgement.open = true;
+            judgement.notes.push(remark(Code::NotUnderstood, &kernel.name, gap));
+        }
+        judgements.push(judgement);
     }
-    let _ = (target, tools);
-    Ok(report(judgements))
+    let mut report = total(judgements);
+    if let Some(Err(error)) = machine {
+        report.notes.push(remark(Code::Tool, "", error.to_string()));
+        if report.verdict == Verdict::Clean {
+            report.verdict = Verdict::NotJudged;
+        }
+    } else if tools.is_none() && facts.iter().any(may_move) {
+        report.assumed.push("the assembler keeps loads on their side of waits".to_owned());
+    }
+    Ok(report)
+}
+
+/// Audits a cubin of any origin from its machine code alone.
+///
+/// # Errors
+/// A declaration names nothing in the file.
+pub fn audit_cubin(
+    bytes: &[u8],
+    declarations: &Declarations,
+    tools: &dyn Toolchain,
+) -> Result<Report, UsageError> {
+    let Some(info) = sass::elf::read(bytes) else {
+        return Ok(unreadable("", "the file is no cubin".to_owned()));
+    };
+    let text = match tools.disassemble(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let mut report = unreadable("", error.to_string());
+            report.notes[0].code = Code::Tool;
+            return Ok(report);
+        }
+    };
+    let code = sass::parse::parse(&text);
+    let with_entries = code.sections.iter().any(|section| section.is_entry);
+    let mut kernels: Vec<Kernel> = code
+        .sections
+        .iter()
+        .enumerate()
+        .filter(|(_, section)| section.is_entry || !with_entries)
+        .map(|(index, _)| sass::lower::lower(&code, index, &info, Lines::None))
+        .collect();
+    let claims = claims_of(declarations, &kernels)?;
+    let judgements = kernels
+        .iter_mut()
+        .zip(&claims)
+        .map(|(kernel, claims)| {
+            let facts = analyse(kernel, &claims.params.keys().copied().collect());
+            judge(&Case { kernel, facts: &facts, claims, moves: &[], spots: None })
+        })
+        .collect();
+    let mut report = total(judgements);
+    if kernels.is_empty() {
+        report.notes.push(remark(Code::NotUnderstood, "", "the cubin holds no code".to_owned()));
+        report.verdict = Verdict::NotJudged;
+    }
+    Ok(report)
+}
+
+/// Whether a load and a wait or fence stand in the kernel, so that one may move across the other.
+fn may_move(facts: &Facts) -> bool {
+    let weak = facts.reads.iter().any(|read| read.weak);
+    let noncoherent = facts.reads.iter().any(|read| read.noncoherent);
+    weak && !facts.waits.is_empty() || noncoherent && !facts.fences.is_empty()
+}
+
+/// An item without a place.
+pub(crate) fn remark(code: Code, kernel: &str, message: String) -> Item {
+    Item {
+        code,
+        kernel: kernel.to_owned(),
+        param: None,
+        ptx: None,
+        wait: None,
+        sass: None,
+        message,
+        help: String::new(),
+    }
 }
 
 /// Kernels of a module; of a library without kernels, its functions.
@@ -65,7 +159,7 @@ fn claims_of(
 }
 
 /// The text of an instruction on one line.
-fn spot(text: &str, module: &Module, id: u32) -> Spot {
+pub(crate) fn spot(text: &str, module: &Module, id: u32) -> Spot {
     match module.places.get(id as usize) {
         Some(place) => {
             let words: Vec<&str> = text[place.start..place.end].split_whitespace().collect();
@@ -75,7 +169,8 @@ fn spot(text: &str, module: &Module, id: u32) -> Spot {
     }
 }
 
-fn report(judgements: Vec<Judgement>) -> Report {
+/// Adds up what is said of the kernels.
+pub(crate) fn total(judgements: Vec<Judgement>) -> Report {
     let mut report = Report {
         verdict: Verdict::Clean,
         findings: Vec::new(),
@@ -99,20 +194,12 @@ fn report(judgements: Vec<Judgement>) -> Report {
     report
 }
 
-fn unreadable(kernel: &str, message: String) -> Report {
+/// The report on a file that cannot be read.
+pub(crate) fn unreadable(kernel: &str, message: String) -> Report {
     Report {
         verdict: Verdict::NotJudged,
         findings: Vec::new(),
-        notes: vec![Item {
-            code: Code::NotUnderstood,
-            kernel: kernel.to_owned(),
-            param: None,
-            ptx: None,
-            wait: None,
-            sass: None,
-            message,
-            help: String::new(),
-        }],
+        notes: vec![remark(Code::NotUnderstood, kernel, message)],
         assumed: Vec::new(),
     }
 }

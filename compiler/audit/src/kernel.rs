@@ -77,7 +77,7 @@ pub(crate) enum Role {
     /// An atomic; `polls` where it can be the repeated test of a flag or a lock.
     Atomic { acquire: bool, polls: bool, named: Named, addr: Vec<Source> },
     /// Names an address without reading data that others write.
-    Touch { named: Named, addr: Vec<Source> },
+    Touch { addr: Vec<Source> },
     /// Waits for the grids before this one.
     GridWait,
     /// Tells the grids after this one that they may start.
@@ -92,11 +92,16 @@ impl Role {
     /// The sum that makes the address, where there is one.
     pub(crate) fn address(&self) -> Option<&Vec<Source>> {
         match self {
-            Role::Read { addr, .. } | Role::Atomic { addr, .. } | Role::Touch { addr, .. } => {
+            Role::Read { addr, .. } | Role::Atomic { addr, .. } | Role::Touch { addr } => {
                 Some(addr)
             }
             Role::Texture { handle } => Some(handle),
             Role::None | Role::GridWait | Role::GridLaunch | Role::Barrier | Role::Fence => None,
         }
     }
+}
+
+/// Functions outside of the file that read no memory of the kernel's data.
+pub(crate) fn is_harmless_function(name: &str) -> bool {
+    matches!(name, "vprintf" | "__assertfail" | "malloc" | "free" | "__nvvm_reflect")
 }

@@ -76,42 +76,46 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
             if load == wait {
                 continue;
             }
-            let (side, mut kind) = if any(&in_ptx, nodes, Side::After) {
-                (Side::After, MoveKind::Lifted)
-            } else if any(&in_ptx, nodes, Side::Before) {
-                (Side::Before, MoveKind::Sunk)
+            let mut relations = Vec::new();
+            if any(&in_ptx, nodes, Side::After) {
+                relations.push((Side::After, MoveKind::Lifted));
             } else if any(&in_ptx, nodes, Side::EverAfter) {
-                (Side::EverAfter, MoveKind::Lifted)
-            } else {
-                continue;
-            };
-            let place = match machine_loads.get(&load) {
-                Some(own) => {
-                    if left(own, side) {
-                        continue;
-                    }
-                    own[0]
-                }
-                None => {
-                    let Some(address) = addresses.get(&load) else { continue };
-                    let partners: Vec<(&u32, &Vec<u32>)> = machine_loads
-                        .iter()
-                        .filter(|(id, _)| {
-                            addresses.get(id).is_some_and(|other| other.covers(address))
-                        })
-                        .collect();
-                    let stays = partners.iter().any(|(id, _)| {
-                        loads.get(id).is_some_and(|nodes| any(&in_ptx, nodes, side))
-                    });
-                    match partners.first() {
-                        Some((_, machine)) if !stays => {
-                            kind = MoveKind::Merged;
-                            machine[0]
+                relations.push((Side::EverAfter, MoveKind::Lifted));
+            }
+            if any(&in_ptx, nodes, Side::Before) {
+                relations.push((Side::Before, MoveKind::Sunk));
+            }
+            let mut broken = None;
+            for (side, kind) in relations {
+                if let Some(own) = machine_loads.get(&load) {
+                    // A copy of the load that runs although the wait has not is ahead of it, even
+                    // where another copy stayed: a loop was unrolled and its parts differ.
+                    let ahead = match side {
+                        Side::After if always_waited(ptx_kernel, ptx_facts, wait_nodes, nodes) => {
+                            unwaited(sass_kernel, machine, own)
                         }
-                        _ => continue,
+                        Side::After | Side::EverAfter | Side::Before => None,
+                    };
+                    if let Some(place) = ahead.or_else(|| (!left(own, side)).then(|| own[0])) {
+                        broken = Some((place, kind));
+                        break;
                     }
+                    continue;
                 }
-            };
+                let Some(address) = addresses.get(&load) else { continue };
+                let mut partners = machine_loads.iter().filter(|(id, _)| {
+                    addresses.get(id).is_some_and(|other| other.covers(address))
+                });
+                let stays = partners.clone().any(|(id, _)| {
+                    loads.get(id).is_some_and(|nodes| any(&in_ptx, nodes, side))
+                });
+                if let (false, Some((_, machine))) = (stays, partners.next()) {
+                    broken = Some((machine[0], MoveKind::Merged));
+                    break;
+                }
+            }
+            let Some((place, kind)) = broken else { continue };
+            let shown = next_of(sass_kernel, machine, place).unwrap_or(shown);
             found.push(Move {
                 load,
                 wait,
@@ -125,10 +129,51 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
     found
 }
 
+/// Whether every path to the load passes the wait, and the wait is not under a predicate.
+fn always_waited(kernel: &Kernel, facts: &Facts, waits: &[u32], loads: &[u32]) -> bool {
+    let free = waits.iter().all(|&node| kernel.program.guards[node as usize].is_none());
+    free && loads.iter().all(|&node| facts.live.contains(node))
+        && unwaited(kernel, waits, loads).is_none()
+}
+
+/// The first load that a path from the entry reaches without passing a wait.
+pub(crate) fn unwaited(kernel: &Kernel, waits: &[u32], loads: &[u32]) -> Option<u32> {
+    let entry = kernel.program.entry;
+    if waits.contains(&entry) {
+        return None;
+    }
+    let mut reached =
+        kernel.program.graph.reach_after(&[entry], |from, _| !waits.contains(&from));
+    reached.insert(entry);
+    loads.iter().copied().find(|&node| reached.contains(node))
+}
+
+/// The machine instruction of the wait that comes next after the load.
+fn next_of(kernel: &Kernel, waits: &[u32], load: u32) -> Option<u32> {
+    let graph = &kernel.program.graph;
+    let mut seen = crate::graph::NodeSet::new(graph.len());
+    let mut queue = std::collections::VecDeque::from([load]);
+    while let Some(node) = queue.pop_front() {
+        for &next in graph.succ(node) {
+            if seen.insert(next) {
+                let sync = !matches!(kernel.roles[next as usize], Role::Fence);
+                if waits.contains(&next) && (sync || waits.len() == 1) {
+                    return Some(next);
+                }
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
 fn by_id(kernel: &Kernel, nodes: impl Iterator<Item = u32>) -> ById {
     let mut map = ById::new();
     for node in nodes {
         map.entry(kernel.places[node as usize].id).or_default().push(node);
+    }
+    for nodes in map.values_mut() {
+        nodes.sort_by_key(|&node| (kernel.places[node as usize].address, node));
     }
     map
 }

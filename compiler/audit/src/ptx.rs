@@ -74,13 +74,8 @@ pub(crate) struct Function {
     pub(crate) returns: Vec<Formal>,
     pub(crate) body: Option<Body>,
     pub(crate) vars: Vec<Var>,
-    pub(crate) regs: Vec<RegInfo>,
-}
-
-/// What is known of a register.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RegInfo {
-    pub(crate) bits: u32,
+    /// Number of registers.
+    pub(crate) regs: u32,
 }
 
 /// The instructions of a function.

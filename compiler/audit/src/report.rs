@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::code::Code;
 
@@ -96,6 +97,27 @@ impl Report {
             .expect("a report holds strings and numbers, which always serialise")
     }
 
+    /// The report as a SARIF log, for tools that show findings beside the text.
+    pub fn to_sarif(&self, file: &str) -> String {
+        let results: Vec<serde_json::Value> = [("error", &self.findings), ("note", &self.notes)]
+            .into_iter()
+            .flat_map(|(level, items)| items.iter().map(move |item| sarif_result(level, item, file)))
+            .collect();
+        let rules: Vec<serde_json::Value> = Code::ALL
+            .iter()
+            .map(|code| json!({ "id": code.code(), "shortDescription": { "text": code.title() } }))
+            .collect();
+        let log = json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{
+                "tool": { "driver": { "name": "kernelc audit", "rules": rules } },
+                "results": results,
+            }],
+        });
+        format!("{log:#}")
+    }
+
     /// The report as text for a terminal, without colours.
     pub fn to_text(&self, file: &str) -> String {
         let mut text = String::new();
@@ -115,6 +137,20 @@ impl Report {
         let _ = writeln!(text, "{file}: {summary}");
         text
     }
+}
+
+fn sarif_result(level: &str, item: &Item, file: &str) -> serde_json::Value {
+    let mut place = json!({ "artifactLocation": { "uri": file } });
+    if let Some(spot) = &item.ptx {
+        place["region"] = json!({ "startLine": spot.line, "snippet": { "text": spot.text } });
+    }
+    json!({
+        "ruleId": item.code.code(),
+        "level": level,
+        "message": { "text": format!("{}: {}", item.kernel, item.message) },
+        "locations": [{ "physicalLocation": place }],
+        "properties": { "param": item.param, "wait": item.wait, "sass": item.sass },
+    })
 }
 
 fn write_item(text: &mut String, file: &str, kind: &str, item: &Item) {

@@ -162,7 +162,7 @@ fn sites<'a>(case: &Case<'a>) -> BTreeMap<u32, Site<'a>> {
     for read in &facts.reads {
         let key = match case.spots {
             Some(_) => case.kernel.places[read.node as usize].id,
-            None => read.node,
+            None => address(case, read.node) as u32,
         };
         let site = sites.entry(key).or_insert_with(|| Site {
             reads: Vec::new(),
@@ -310,11 +310,23 @@ fn read(
             judgement.findings.push(item);
         }
         Some(Claim::Mutable) | None => {
-            if let Some(m) = sunk.or(local.filter(|_| site.noncoherent)) {
+            if let Some(m) = sunk {
                 item.code = Code::Moved;
                 place(&mut item, None, Some(m));
                 item.message = format!("the load of {what} {}", verb(m.kind));
                 item.help = "a plain load keeps its place".to_owned();
+                judgement.notes.push(item);
+            } else if let Some(m) = local.filter(|_| site.noncoherent) {
+                // No wait for data from outside is crossed, hence no place that a reader has to see.
+                item.code = Code::Moved;
+                item.wait = spot(case, m.wait_node);
+                item.message = format!(
+                    "the load of {what} crosses a barrier or fence in the machine code (load at {}, \
+                     barrier at {})",
+                    hex(m.load_address),
+                    hex(m.wait_address)
+                );
+                item.help = "harmless unless others write it while the grid runs".to_owned();
                 judgement.notes.push(item);
             } else if site.noncoherent && site.later.is_some() {
                 item.code = Code::Early;

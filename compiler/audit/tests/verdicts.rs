@@ -1,4 +1,5 @@
 //! Every case file with every declaration, judged from PTX alone.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 mod support;
 
@@ -69,4 +70,9 @@ fn check_folder(folder: &str) {
         }
     }
     fail(&problems);
+}
+
+#[test]
+fn own_files() {
+    check_folder("own");
 }

@@ -173,8 +173,3 @@ pub(crate) fn is_atomic_modifier(name: &str) -> bool {
                 | "vec_32_bit"
         )
 }
-
-/// Functions outside of the module that read no memory of the kernel's data.
-pub(crate) fn is_harmless_function(name: &str) -> bool {
-    matches!(name, "vprintf" | "__assertfail" | "malloc" | "free" | "__nvvm_reflect")
-}

@@ -121,7 +121,7 @@ impl<'a> Layout<'a> {
             depth,
         });
         self.nodes += size;
-        self.regs += function.regs.len() as u32;
+        self.regs += function.regs;
         self.slots += function.vars.len() as u32;
     }
 }

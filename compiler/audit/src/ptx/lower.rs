@@ -4,13 +4,15 @@
 //! callees, with steps that move values and a role for every access of memory; whatever touches memory
 //! and is not understood is a gap.
 
-use super::effect::{Class, classify, is_atomic_modifier, is_harmless_function, is_load_modifier};
+use super::effect::{Class, classify, is_atomic_modifier, is_load_modifier};
 use super::inline::{Context, Layout, branch_targets, call_lists, called, lay_out};
 use super::parse::type_bits;
 use super::{Formal, Function, Instruction, Module, Operand, Space};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
-use crate::kernel::{Gap, Kernel, Named, Order, Param, Place, Role};
+use crate::kernel::{
+    Gap, Kernel, Named, Order, Param, Place, Role, is_harmless_function,
+};
 use crate::values::{Origin, ValueId, Values};
 
 mod compute;
@@ -385,15 +387,8 @@ impl<'a> Lowering<'a> {
             return self.gap(at, "a store without an address");
         };
         let addr = self.address(at, target, space);
-        let named = match space {
-            Some(Space::Global) => Some(Named::Global),
-            None => Some(Named::Generic),
-            Some(
-                Space::Shared | Space::Const | Space::Local | Space::Param | Space::Texture,
-            ) => None,
-        };
-        if let Some(named) = named {
-            self.roles[at.node as usize] = Role::Touch { named, addr: addr.clone() };
+        if matches!(space, Some(Space::Global) | None) {
+            self.roles[at.node as usize] = Role::Touch { addr: addr.clone() };
         }
         for (index, operand) in elements(data).iter().enumerate() {
             let mut addr = addr.clone();
@@ -507,7 +502,7 @@ impl<'a> Lowering<'a> {
         self.roles[at.node as usize] = if is_load {
             Role::Read { noncoherent: false, order: Order::Weak, named, addr }
         } else {
-            Role::Touch { named, addr }
+            Role::Touch { addr }
         };
     }
 
@@ -529,9 +524,8 @@ impl<'a> Lowering<'a> {
             return;
         }
         let Some(target) = instruction.operands.get(operand) else { return };
-        let named = if has(instruction, "global") { Named::Global } else { Named::Generic };
         let addr = self.address(at, target, None);
-        self.roles[at.node as usize] = Role::Touch { named, addr };
+        self.roles[at.node as usize] = Role::Touch { addr };
     }
 
     /// All registers of the first operand become numbers that depend on the others.

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::token::{Kind, Token, Unreadable, tokens};
 use super::{
-    Body, Formal, Function, Instruction, Module, Operand, RegId, RegInfo, SourcePlace, Space,
+    Body, Formal, Function, Instruction, Module, Operand, RegId, SourcePlace, Space,
     Targets, Var,
 };
 
@@ -49,8 +49,8 @@ enum Binding {
 struct Scope {
     parent: Option<usize>,
     names: FxHashMap<String, Binding>,
-    /// `%r<10>`: prefix, count, bits.
-    ranges: Vec<(String, u64, u32)>,
+    /// `%r<10>`: prefix and count.
+    ranges: Vec<(String, u64)>,
 }
 
 /// The function that is being read.
@@ -58,7 +58,7 @@ struct Scope {
 struct Draft {
     scopes: Vec<Scope>,
     open: Vec<usize>,
-    regs: Vec<RegInfo>,
+    regs: u32,
     vars: Vec<Var>,
     instructions: Vec<Instruction>,
     labels: FxHashMap<(usize, String), u32>,
@@ -404,8 +404,7 @@ impl<'a> Parser<'a> {
             let mut var = self.variable(&shape)?;
             let draft = self.draft();
             if is_reg {
-                let bits = var.bytes.saturating_mul(8);
-                list.push(Formal::Reg(draft.declare_reg(&var.name, bits)));
+                list.push(Formal::Reg(draft.declare_reg(&var.name)));
                 // A count after the name, `%a<4>`, does not occur in parameters.
             } else {
                 if var.bytes == 0 {
@@ -562,12 +561,8 @@ impl<'a> Parser<'a> {
     }
 
     fn registers(&mut self) -> Result<(), Unreadable> {
-        let mut bits = 32;
-        while let Some(name) = self.dotted() {
+        while self.dotted().is_some() {
             self.at += 1;
-            if let Some(known) = type_bits(name) {
-                bits = known;
-            }
         }
         loop {
             let name = self.word()?.to_owned();
@@ -577,9 +572,9 @@ impl<'a> Parser<'a> {
                 let count = u64::try_from(count).unwrap_or(0);
                 let draft = self.draft();
                 let scope = draft.scope();
-                draft.scopes[scope].ranges.push((name, count, bits));
+                draft.scopes[scope].ranges.push((name, count));
             } else {
-                self.draft().declare_reg(&name, bits);
+                self.draft().declare_reg(&name);
             }
             if !self.eat(b',') {
                 break;
@@ -654,9 +649,9 @@ impl Draft {
         self.open.last().copied().unwrap_or(0)
     }
 
-    fn declare_reg(&mut self, name: &str, bits: u32) -> RegId {
-        let id = self.regs.len() as u32;
-        self.regs.push(RegInfo { bits });
+    fn declare_reg(&mut self, name: &str) -> RegId {
+        let id = self.regs;
+        self.regs += 1;
         let scope = self.scope();
         self.scopes[scope].names.insert(name.to_owned(), Binding::Reg(id));
         id
@@ -679,16 +674,16 @@ impl Draft {
             if let Some(&binding) = here.names.get(name) {
                 return Some(binding);
             }
-            let in_range = here.ranges.iter().find_map(|(prefix, count, bits)| {
-                let tail = name.strip_prefix(prefix.as_str())?;
+            let in_range = here.ranges.iter().any(|(prefix, count)| {
+                let Some(tail) = name.strip_prefix(prefix.as_str()) else { return false };
                 let plain = !tail.is_empty() && tail.len() <= digits;
-                let number: u64 = if plain { tail.parse().ok()? } else { return None };
                 // `%r01` is no name of the range.
-                (number < *count && (tail == "0" || !tail.starts_with('0'))).then_some(*bits)
+                let first = tail == "0" || !tail.starts_with('0');
+                plain && first && tail.parse::<u64>().is_ok_and(|number| number < *count)
             });
-            if let Some(bits) = in_range {
-                let id = self.regs.len() as u32;
-                self.regs.push(RegInfo { bits });
+            if in_range {
+                let id = self.regs;
+                self.regs += 1;
                 self.scopes[index].names.insert(name.to_owned(), Binding::Reg(id));
                 return Some(Binding::Reg(id));
             }

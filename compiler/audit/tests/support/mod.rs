@@ -1,5 +1,8 @@
 //! Case files and tools for the tests of this crate.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+
+pub mod merge;
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@
 use super::super::{Instruction, Operand};
 use super::{At, Lowering, elements, has};
 use crate::dataflow::{Source, Step};
-use crate::kernel::{Named, Role};
+use crate::kernel::Role;
 use crate::ptx::parse::type_bits;
 use crate::values::{Origin, ValueId};
 
@@ -71,8 +71,7 @@ impl Lowering<'_> {
                 let mut parts = vec![src];
                 let to = has(instruction, "to");
                 if has(instruction, "global") {
-                    self.roles[at.node as usize] =
-                        Role::Touch { named: Named::Global, addr: vec![src] };
+                    self.roles[at.node as usize] = Role::Touch { addr: vec![src] };
                 } else if !to {
                     let space = instruction.modifiers.iter().find_map(|name| {
                         match name.as_str() {

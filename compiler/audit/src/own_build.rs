@@ -1,0 +1,353 @@
+//! The check of our own builds: the order that the compiler proved, found again in what it emitted.
+//!
+//! Assumes that every operation has a `.loc` line of its own in the PTX, and that the cubin was made with
+//! line information. Guarantees for a clean report: no load is non-coherent; every wait and launch signal
+//! is still there; every load that has to follow a wait follows one on every path, in PTX and in the
+//! machine code; and every load of static data that stands before the wait still does.
+
+use kernel_abi::Access;
+
+use crate::analysis::{Facts, analyse};
+use crate::audit::{remark, spot, total, unreadable};
+use crate::code::Code;
+use crate::graph::NodeSet;
+use crate::kernel::{Kernel, Role};
+use crate::moved::unwaited;
+use crate::ptx::Module;
+use crate::report::{Item, Report, SassSpot, Verdict};
+use crate::rules::{Judgement, hex};
+use crate::sass;
+use crate::sass::lower::Lines;
+use crate::toolchain::Toolchain;
+
+/// What the compiler proved of the kernels of one PTX module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Obligations {
+    /// One entry a kernel.
+    pub kernels: Vec<KernelObligations>,
+}
+
+/// What the compiler proved of one kernel; lines are `.loc` lines, one for each operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelObligations {
+    /// Symbol of the kernel.
+    pub kernel: String,
+    /// Name and class of each parameter, in the order of the PTX.
+    pub params: Vec<(String, Access)>,
+    /// Loads that every path reaches through a `grid_wait` only.
+    pub after: Vec<LoadLine>,
+    /// Loads of static data that no path reaches through a `grid_wait`.
+    pub before: Vec<LoadLine>,
+    /// The `grid_wait` operations.
+    pub waits: Vec<u32>,
+    /// The `grid_launch` operations.
+    pub launches: Vec<u32>,
+}
+
+/// A load operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadLine {
+    /// Its line.
+    pub line: u32,
+    /// The parameter that it reads, by its place in `params`.
+    pub param: u32,
+}
+
+/// A pass of the audit of our own builds.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// Name.
+    pub name: &'static str,
+    /// What it looks at: `ptx` or `sass`.
+    pub stage: &'static str,
+    /// Codes that it reports.
+    pub codes: &'static [&'static str],
+    /// What a clean result shows.
+    pub proves: &'static str,
+}
+
+/// All passes, in order.
+pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "ptx-coherent",
+        stage: "ptx",
+        codes: &["E0901", "E0904"],
+        proves: "no load is non-coherent, and every instruction that touches memory is understood (R12)",
+    },
+    Pass {
+        name: "ptx-atomics",
+        stage: "ptx",
+        codes: &["E0907"],
+        proves: "every atomic on global memory says its order and scope (R12)",
+    },
+    Pass {
+        name: "ptx-order",
+        stage: "ptx",
+        codes: &["E0903", "E0905", "E0906"],
+        proves: "waits and launch signals are there, and loads stand on their side of them (R12)",
+    },
+    Pass {
+        name: "sass-coherent",
+        stage: "sass",
+        codes: &["E0901", "E0904", "E0908"],
+        proves: "no machine load is non-coherent (R12)",
+    },
+    Pass {
+        name: "sass-order",
+        stage: "sass",
+        codes: &["E0902", "E0903", "E0906"],
+        proves: "the assembler kept waits and launch signals, and moved no load across a wait (R12)",
+    },
+];
+
+/// One stage of a kernel under check.
+struct Stage<'a> {
+    kernel: &'a Kernel,
+    facts: &'a Facts,
+    duties: &'a KernelObligations,
+    /// The `.loc` line of each node.
+    lines: Vec<u32>,
+    is_machine: bool,
+}
+
+/// Checks PTX and the cubin that was made of it against what the compiler proved.
+pub fn check_build(
+    ptx: &str,
+    cubin: &[u8],
+    obligations: &Obligations,
+    tools: &dyn Toolchain,
+) -> Report {
+    let module = match crate::ptx::parse::parse(ptx) {
+        Ok(module) => module,
+        Err(error) => return unreadable("", format!("the PTX cannot be read: {error}")),
+    };
+    let Some(info) = sass::elf::read(cubin) else {
+        return unreadable("", "the machine code is no cubin".to_owned());
+    };
+    let code = match tools.disassemble(cubin) {
+        Ok(text) => sass::parse::parse(&text),
+        Err(error) => {
+            let mut report = unreadable("", error.to_string());
+            report.notes[0].code = Code::Tool;
+            return report;
+        }
+    };
+    let mut judgements = Vec::new();
+    let mut missing = Vec::new();
+    for duties in &obligations.kernels {
+        let name = duties.kernel.as_str();
+        let function = module.functions.iter().find(|f| f.is_entry && f.name == name);
+        let section = code.sections.iter().position(|section| section.name == name);
+        let (Some(function), Some(section)) = (function, section) else {
+            missing.push(remark(
+                Code::NotUnderstood,
+                name,
+                "the kernel is not in the PTX and in the machine code".to_owned(),
+            ));
+            continue;
+        };
+        let mut kernel = crate::ptx::lower::lower(&module, function);
+        let declared = (0..duties.params.len() as u32).collect();
+        let facts = analyse(&mut kernel, &declared);
+        let mut machine = sass::lower::lower(&code, section, &info, Lines::Any);
+        let machine_facts = analyse(&mut machine, &declared);
+        let lines = |id: u32| module.places.get(id as usize).map_or(0, |place| place.loc);
+        let ptx_stage = Stage {
+            lines: kernel.places.iter().map(|place| lines(place.id)).collect(),
+            kernel: &kernel,
+            facts: &facts,
+            duties,
+            is_machine: false,
+        };
+        let machine_stage = Stage {
+            lines: machine.places.iter().map(|place| place.id).collect(),
+            kernel: &machine,
+            facts: &machine_facts,
+            duties,
+            is_machine: true,
+        };
+        let mut judgement = Judgement::default();
+        let source = Source { text: ptx, module: &module, ptx: &ptx_stage };
+        coherence(&source, &ptx_stage, &mut judgement);
+        atomics(&source, function, &mut judgement);
+        order(&source, &ptx_stage, &mut judgement);
+        coherence(&source, &machine_stage, &mut judgement);
+        order(&source, &machine_stage, &mut judgement);
+        gaps(&source, &ptx_stage, &mut judgement);
+        gaps(&source, &machine_stage, &mut judgement);
+        judgements.push(judgement);
+    }
+    let mut report = total(judgements);
+    if !missing.is_empty() {
+        report.notes.extend(missing);
+        report.verdict = Verdict::NotJudged;
+    }
+    report
+}
+
+/// Where the words of a report come from.
+struct Source<'a> {
+    text: &'a str,
+    module: &'a Module,
+    ptx: &'a Stage<'a>,
+}
+
+impl Source<'_> {
+    /// An item on an operation; the PTX instruction is one of the same line.
+    fn item(&self, code: Code, stage: &Stage<'_>, line: u32, message: String) -> Item {
+        let kernel = &self.ptx.kernel;
+        let of_line = |wanted: &dyn Fn(&Role) -> bool| {
+            (0..self.ptx.lines.len()).find(|&node| {
+                self.ptx.lines[node] == line && line > 0 && wanted(&kernel.roles[node])
+            })
+        };
+        let node = of_line(&|role| !matches!(role, Role::None)).or_else(|| of_line(&|_| true));
+        let wait = kernel.roles.iter().position(|role| matches!(role, Role::GridWait));
+        let of_node = |node: usize| spot(self.text, self.module, kernel.places[node].id);
+        Item {
+            code,
+            kernel: stage.duties.kernel.clone(),
+            param: None,
+            ptx: node.map(of_node),
+            wait: wait.map(of_node),
+            sass: None,
+            message,
+            help: String::new(),
+        }
+    }
+}
+
+fn name(duties: &KernelObligations, param: u32) -> Option<String> {
+    duties.params.get(param as usize).map(|(name, _)| name.clone())
+}
+
+fn machine_spot(stage: &Stage<'_>, load: u32, waits: &[u32]) -> Option<SassSpot> {
+    let address = |node: u32| hex(stage.kernel.places[node as usize].address);
+    stage.is_machine.then(|| SassSpot {
+        load: address(load),
+        wait: waits.first().map(|&wait| address(wait)),
+    })
+}
+
+/// No load is non-coherent.
+fn coherence(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
+    for read in stage.facts.reads.iter().filter(|read| read.noncoherent) {
+        let line = stage.lines[read.node as usize];
+        let place = if stage.is_machine { "machine code" } else { "PTX" };
+        let message = format!("a load is non-coherent in {place}");
+        let mut item = source.item(Code::NonCoherent, stage, line, message);
+        item.param = read.owners.params.first().and_then(|&param| name(stage.duties, param));
+        item.sass = machine_spot(stage, read.node, &grid_waits(stage));
+        item.help = "the compiler emits plain loads only; this is a fault of the compiler".to_owned();
+        judgement.findings.push(item);
+    }
+}
+
+/// Every atomic on global memory says order and scope.
+fn atomics(source: &Source<'_>, function: &crate::ptx::Function, judgement: &mut Judgement) {
+    for instruction in function.body.iter().flat_map(|body| &body.instructions) {
+        let is_atomic = matches!(instruction.opcode.as_str(), "atom" | "red");
+        let says = |names: &[&str]| {
+            instruction.modifiers.iter().any(|modifier| names.contains(&modifier.as_str()))
+        };
+        let on_chip = instruction.modifiers.iter().any(|m| m.starts_with("shared"));
+        let ordered = says(&["relaxed", "acquire", "release", "acq_rel"]);
+        let scoped = says(&["cta", "cluster", "gpu", "sys"]);
+        if is_atomic && !on_chip && !(ordered && scoped) {
+            let mut item = source.item(
+                Code::BareAtomic,
+                source.ptx,
+                0,
+                "an atomic on global memory does not say its order and scope".to_owned(),
+            );
+            item.ptx = Some(spot(source.text, source.module, instruction.id));
+            item.wait = None;
+            item.help = "an atomic without them is relaxed and of gpu scope".to_owned();
+            judgement.findings.push(item);
+        }
+    }
+}
+
+fn grid_waits(stage: &Stage<'_>) -> Vec<u32> {
+    nodes(stage, |role| matches!(role, Role::GridWait), None)
+}
+
+/// Live nodes of a role, on one line or on any.
+fn nodes(stage: &Stage<'_>, wanted: impl Fn(&Role) -> bool, line: Option<u32>) -> Vec<u32> {
+    (0..stage.lines.len() as u32)
+        .filter(|&node| {
+            stage.facts.live.contains(node)
+                && wanted(&stage.kernel.roles[node as usize])
+                && line.is_none_or(|line| stage.lines[node as usize] == line)
+        })
+        .collect()
+}
+
+/// Waits and signals are there, and loads are on their side of the waits.
+fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
+    let place = if stage.is_machine { "machine code" } else { "PTX" };
+    let is_load = |role: &Role| matches!(role, Role::Read { .. } | Role::Texture { .. });
+    let signals: [(&[u32], &str, fn(&Role) -> bool); 2] = [
+        (&stage.duties.waits, "grid_wait", |role| matches!(role, Role::GridWait)),
+        (&stage.duties.launches, "grid_launch", |role| matches!(role, Role::GridLaunch)),
+    ];
+    for (lines, what, wanted) in signals {
+        for &line in lines {
+            if nodes(stage, wanted, Some(line)).is_empty() {
+                let message = format!("`{what}` is not in the {place}");
+                judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
+            }
+        }
+        if lines.is_empty() && !nodes(stage, wanted, None).is_empty() {
+            let message = format!("the {place} holds a `{what}` that the kernel does not have");
+            judgement.findings.push(source.item(Code::MissingSync, stage, 0, message));
+        }
+    }
+    let waits = grid_waits(stage);
+    for duty in &stage.duties.after {
+        let loads = nodes(stage, is_load, Some(duty.line));
+        if let Some(load) = unwaited(stage.kernel, &waits, &loads) {
+            let code = if stage.is_machine { Code::Moved } else { Code::Early };
+            let message = format!("a load that has to follow `grid_wait` is ahead of it in {place}");
+            let mut item = source.item(code, stage, duty.line, message);
+            item.param = name(stage.duties, duty.param);
+            item.sass = machine_spot(stage, load, &waits);
+            judgement.findings.push(item);
+        }
+    }
+    let mut behind = NodeSet::new(stage.lines.len());
+    for &wait in &waits {
+        behind.join(&stage.kernel.program.graph.reach_after(&[wait], |_, _| true));
+    }
+    for duty in &stage.duties.before {
+        let loads = nodes(stage, is_load, Some(duty.line));
+        if let Some(&load) = loads.iter().find(|&&load| behind.contains(load)) {
+            let message = format!("a load of static data sank below `grid_wait` in {place}");
+            let mut item = source.item(Code::Sunk, stage, duty.line, message);
+            item.param = name(stage.duties, duty.param);
+            item.sass = machine_spot(stage, load, &waits);
+            judgement.findings.push(item);
+        }
+        let emitted = !nodes(source.ptx, is_load, Some(duty.line)).is_empty();
+        if stage.is_machine && loads.is_empty() && emitted {
+            let message = "a load of static data before `grid_wait` is not in the machine code";
+            let mut item = source.item(Code::Sunk, stage, duty.line, message.to_owned());
+            item.param = name(stage.duties, duty.param);
+            judgement.notes.push(item);
+        }
+    }
+}
+
+/// What was not understood leaves the kernel not judged.
+fn gaps(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
+    for gap in &stage.kernel.gaps {
+        if gap.node.is_some_and(|node| !stage.facts.live.contains(node)) {
+            continue;
+        }
+        judgement.open = true;
+        let line = gap.node.map_or(0, |node| stage.lines[node as usize]);
+        let mut item = source.item(Code::NotUnderstood, stage, line, gap.message.clone());
+        item.sass = gap.node.and_then(|node| machine_spot(stage, node, &[]));
+        judgement.notes.push(item);
+    }
+}
