@@ -5,6 +5,7 @@
 
 pub mod directive;
 pub mod examples;
+pub mod gpu;
 pub mod k3;
 pub mod layer1;
 pub mod program;

@@ -163,10 +163,13 @@ pub fn bindings(template: &KernelTemplate, binding: &Binding) -> Bindings {
 /// # Errors
 /// There is no such target.
 pub fn target_of(directives: &Directives) -> Result<Option<Target>, String> {
-    match &directives.target {
-        Some(name) => {
-            Target::from_name(name).map(Some).ok_or_else(|| format!("there is no target `{name}`"))
-        }
-        None => Ok(None),
-    }
+    directives.target.as_deref().map_or(Ok(None), target)
+}
+
+/// The target of that name.
+///
+/// # Errors
+/// There is none.
+pub fn target(name: &str) -> Result<Option<Target>, String> {
+    Target::from_name(name).map(Some).ok_or_else(|| format!("there is no target `{name}`"))
 }
