@@ -5,8 +5,10 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Mutex;
 
 use inkwell::context::Context as LlvmContext;
+use inkwell::llvm_sys::LLVMDiagnosticSeverity;
 use inkwell::llvm_sys::core::{
     LLVMContextSetDiagnosticHandler, LLVMDisposeMessage, LLVMGetDiagInfoDescription,
+    LLVMGetDiagInfoSeverity,
 };
 use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMDiagnosticInfoRef, LLVMModuleRef};
 use inkwell::module::Module as LlvmModule;
@@ -45,7 +47,7 @@ pub(crate) fn translate<'l>(
     Some(unsafe { LlvmModule::new(raw) })
 }
 
-/// What LLVM reported to its context: without a handler it would print, and exit on an error.
+/// The errors that LLVM reported to its context: without a handler it would print them and exit.
 #[derive(Default)]
 pub(crate) struct LlvmDiagnostics {
     messages: Mutex<Vec<String>>,
@@ -81,6 +83,14 @@ pub(crate) fn with_llvm<T>(work: impl FnOnce(&LlvmContext, &LlvmDiagnostics) -> 
 }
 
 extern "C" fn collect(info: LLVMDiagnosticInfoRef, target: *mut c_void) {
+    // SAFETY: LLVM calls this with a live diagnostic.
+    let severity = unsafe { LLVMGetDiagInfoSeverity(info) };
+    match severity {
+        LLVMDiagnosticSeverity::LLVMDSError => {}
+        LLVMDiagnosticSeverity::LLVMDSWarning
+        | LLVMDiagnosticSeverity::LLVMDSRemark
+        | LLVMDiagnosticSeverity::LLVMDSNote => return,
+    }
     // SAFETY: LLVM calls this with a live diagnostic; the text is ours to free.
     let text: *mut c_char = unsafe { LLVMGetDiagInfoDescription(info) };
     if text.is_null() {

@@ -33,5 +33,5 @@ mod translate;
 
 pub use error::{CodegenError, Stage};
 pub use job::{Artifacts, Compiled, Input, SourceLine, compile, run};
-pub use ptx::{Leftover, llvm_version, scan};
+pub use ptx::{Leftover, LeftoverKind, llvm_version, scan};
 pub use ptxas::{Cubin, Tools, Usage};
