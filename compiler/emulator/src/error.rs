@@ -125,7 +125,7 @@ impl EmuError {
 
     /// The error as the diagnostics of all other stages are.
     pub fn to_diagnostic(&self) -> Diagnostic {
-        let mut diagnostic = Diagnostic::error(self.code(), &self.message).label(self.span, "here");
+        let mut diagnostic = Diagnostic::error(self.code(), &self.message).label(self.span, "");
         if let Some((span, message)) = &self.detail.other {
             diagnostic = diagnostic.secondary(*span, message);
         }

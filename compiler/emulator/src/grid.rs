@@ -15,7 +15,7 @@ use crate::view::{Launched, Stores};
 use kernel_dsl::source::Span;
 
 /// CTAs of a grid at most.
-const MAX_CTAS: u64 = 1 << 28;
+const MAX_CTAS: u64 = 1 << 22;
 
 /// What a CTA leaves.
 pub(crate) struct Ended {
