@@ -56,7 +56,7 @@ impl Answer {
 /// Exit codes: 0 done; 1 the input is refused, or the audit or a comparison found something; 2 the command
 /// line is wrong; 3 the audit cannot judge; 4 a file, a tool or a process failed; 70 a fault of kernelc.
 #[derive(Debug, Parser)]
-#[command(name = "kernelc", version, long_version = long_version(), max_term_width = 100)]
+#[command(name = "kernelc", version = version(), max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -187,8 +187,16 @@ pub fn internal_error(payload: &(dyn Any + Send)) -> Answer {
     }
 }
 
-/// `--version`: kernelc and every tool that an artefact depends on.
-fn long_version() -> String {
+/// `--version`: kernelc and every tool that an artefact depends on. It is asked for once a process.
+fn version() -> &'static str {
+    static VERSION: std::sync::LazyLock<String> = std::sync::LazyLock::new(version_text);
+    if std::env::args().any(|arg| arg == "--version" || arg == "-V") {
+        return &VERSION;
+    }
+    env!("CARGO_PKG_VERSION")
+}
+
+fn version_text() -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
     text.push_str(&format!("\nLLVM {}", kernel_codegen::llvm_version()));

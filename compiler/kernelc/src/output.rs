@@ -1,10 +1,23 @@
 //! Diagnostics in the form that was asked for.
 
-use kernel_dsl::diag::{Diagnostic, Severity};
+use std::io::IsTerminal;
+
+use kernel_dsl::diag::render::{self, Look, Paint};
+use kernel_dsl::diag::{Diagnostic, Severity, json, sarif};
 use kernel_dsl::source::SourceMap;
 use kernel_ir::verify::Waived;
 
 use crate::cli::{Answer, Format, exit};
+
+/// Who writes SARIF logs.
+const TOOL: sarif::Tool<'_> =
+    sarif::Tool { name: "kernelc", version: env!("CARGO_PKG_VERSION") };
+
+/// Colours where a person reads.
+fn look() -> Look {
+    let colored = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    Look { paint: if colored { Paint::Colored } else { Paint::Plain }, ..Look::PLAIN }
+}
 
 /// Renders diagnostics: text goes to stderr, JSON (one object a line) and SARIF to stdout. The code is 1 when
 /// one of them is an error.
@@ -13,18 +26,18 @@ pub fn diagnostics(format: Format, sources: &SourceMap, found: &[Diagnostic]) ->
     match format {
         Format::Text => {
             for diagnostic in found {
-                answer.stderr.push_str(&kernel_dsl::diag::render::text(sources, diagnostic));
+                answer.stderr.push_str(&render::text(sources, diagnostic, look()));
                 answer.stderr.push('\n');
             }
         }
         Format::Json => {
             for diagnostic in found {
-                answer.stdout.push_str(&kernel_dsl::diag::json::line(sources, diagnostic));
+                answer.stdout.push_str(&json::object(sources, diagnostic));
                 answer.stdout.push('\n');
             }
         }
         Format::Sarif => {
-            answer.stdout.push_str(&kernel_dsl::diag::sarif::document(sources, found));
+            answer.stdout.push_str(&sarif::log(sources, found, TOOL));
             answer.stdout.push('\n');
         }
     }

@@ -234,17 +234,31 @@ impl<'k> Knowledge<'k> {
         }
     }
 
-    /// Binds the variable of a loop that runs from `start` below `end`.
-    pub(super) fn bind_loop(&mut self, var: ValueId, start: ValueId, end: ValueId) -> Facts {
+    /// Binds the variable of a loop that runs from `start` below `end` in steps of `step`.
+    pub(super) fn bind_loop(
+        &mut self,
+        var: ValueId,
+        start: ValueId,
+        end: ValueId,
+        step: u32,
+    ) -> Facts {
         let symbol = Symbol::Value(var);
         let (start, end) = (self.form(start), self.form(end));
-        let interval =
-            Interval { lo: self.interval(&start).lo, hi: self.interval(&end).hi.map(|hi| hi - 1) };
+        // Where the length is a multiple of the step, the last round starts a whole step before the end.
+        let step = i128::from(step);
+        let whole = end.plus(-1, &start).is_some_and(|length| {
+            length.constant % step == 0 && length.terms.values().all(|factor| factor % step == 0)
+        });
+        let last = if whole { step } else { 1 };
+        let interval = Interval {
+            lo: self.interval(&start).lo,
+            hi: self.interval(&end).hi.map(|hi| hi - last),
+        };
         self.intervals.insert(symbol, interval.meet(dtype_interval(DType::I32)));
         let form = Form::symbol(symbol);
         let facts = [
             form.plus(-1, &start),
-            end.plus(-1, &form).and_then(|f| f.plus(-1, &Form::constant(1))),
+            end.plus(-1, &form).and_then(|f| f.plus(-last, &Form::constant(1))),
         ];
         facts.into_iter().flatten().collect()
     }

@@ -55,11 +55,13 @@ fn explain_kernel(cli: &Cli, args: &ExplainArgs) -> Result<Answer, Refusal> {
         which.kernel.clone_from(&args.name);
     }
     let (template, bindings, target) = session.pick(cli.format, &front, &which)?;
-    let built = pipeline::build(template, &bindings, target)
-        .map_err(|found| Box::new(output::diagnostics(cli.format, &session.sources, &found)))?;
-    let report = explain::explain(&built.kernel, &built.device);
+    let refuse = |found: Vec<kernel_dsl::diag::Diagnostic>| {
+        Box::new(output::diagnostics(cli.format, &session.sources, &found))
+    };
+    let built = pipeline::build(template, &bindings, target).map_err(refuse)?;
+    let report = explain::report(&built.kernel, &session.sources).map_err(refuse)?;
     Ok(match cli.format {
-        Format::Json => Answer::ok(format!("{}\n", explain::json(&report))),
-        Format::Text | Format::Sarif => Answer::ok(explain::text(&report)),
+        Format::Json => Answer::ok(format!("{}\n", serde_json::json!(report))),
+        Format::Text | Format::Sarif => Answer::ok(report.text()),
     })
 }
