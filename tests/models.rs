@@ -255,6 +255,7 @@ fn argmax(m: usize, v: usize, block: i64) -> Result<(), String> {
     Ok(())
 }
 
+#[expect(clippy::print_stdout, reason = "the measured numbers belong to the test")]
 fn layer1_matches_its_goldens() -> Result<(), String> {
     let streams = layer1::streams()?;
     print!("{}", layer1::table(&streams));

@@ -1,6 +1,8 @@
 //! Errors of a run that no `.tile` file can provoke: arguments that do not fit, and device kernels that are not
 //! what expansion makes.
 
+#![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
+
 use kernel_abi::{Access, DType};
 use kernel_emulator::{Buffer, EmuError, ErrorKind, Memory, Options, run_device, run_kernel};
 use kernel_ir::device::{DeviceKernel, DeviceOp, DeviceStmt, Special};

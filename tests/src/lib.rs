@@ -8,6 +8,7 @@ pub mod examples;
 pub mod gpu;
 pub mod k3;
 pub mod layer1;
+pub mod process;
 pub mod program;
 pub mod runner;
 pub mod suite;

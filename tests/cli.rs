@@ -1,0 +1,11 @@
+//! kernelc as a process: what each command answers and leaves behind, and that every bad input gets a coded
+//! error, the documented exit code, and writes nothing.
+
+#![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
+
+mod cli {
+    mod bad_input;
+    mod build;
+    mod commands;
+    mod run;
+}

@@ -1,0 +1,100 @@
+//! run: tensors in, tensors out, comparison, seeds.
+
+use kernel_tests::process::{Scratch, kernelc};
+
+fn scratch(name: &str) -> Scratch {
+    Scratch::new(env!("CARGO_TARGET_TMPDIR"), &format!("run-{name}"))
+}
+
+const SCALE: &str = "target sm_90a;\n\
+    kernel scale<const N: int = 4>(input x : gmem f32[N], scalar s : f32, output y : gmem f32[N]) launch { grid: 1, warps: 1 } {\n\
+    store load x * s -> y;\n}\n";
+
+/// A `.npy` file of format 1.
+pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.into_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+#[test]
+fn tensors_go_in_and_come_out() {
+    let folder = scratch("tensors");
+    let source = folder.file("scale.tile", SCALE);
+    let x = folder.file("x.npy", npy("<f4", "(4,)", &floats(&[1.0, -2.0, 0.5, 4.0])));
+    let y = folder.path("y.npy");
+    let (input, output) = (format!("x={x}"), format!("y={y}"));
+    let base = ["run", &source, "--kernel", "scale", "--in", &input, "--in", "s=3.0"];
+    let answer = kernelc(base.into_iter().chain(["--out", &output])).expect_code(0);
+    assert!(answer.stdout.contains("y : f32[4] = [3, -6, 1.5, 12]"), "{}", answer.stdout);
+    let want = floats(&[3.0, -6.0, 1.5, 12.0]);
+    assert!(folder.read("y.npy").ends_with(&want));
+    assert_eq!(folder.read("y.npy").len() % 64, want.len() % 64);
+    // The result is equal to itself, and not to something else.
+    let answer =
+        kernelc(base.into_iter().chain(["--compare", &y, "--tolerance", "bits"])).expect_code(0);
+    assert!(answer.stdout.contains("compare `y`: equal"), "{}", answer.stdout);
+    let other = folder.file("other.npy", npy("<f4", "(4,)", &floats(&[3.0, -6.0, 1.5, 13.0])));
+    let answer = kernelc(base.into_iter().chain(["--compare", &other])).expect_code(1);
+    assert!(answer.stdout.contains("different"), "{}", answer.stdout);
+    // The same by way of safetensors.
+    let tensors = folder.path("y.safetensors");
+    let output = format!("y={tensors}");
+    kernelc(base.into_iter().chain(["--out", &output])).expect_code(0);
+    let wanted = format!("y={tensors}:y");
+    kernelc(base.into_iter().chain(["--compare", &wanted, "--tolerance", "bits"])).expect_code(0);
+}
+
+#[test]
+fn missing_inputs_are_random_by_seed() {
+    let folder = scratch("seed");
+    let source = folder.file("scale.tile", SCALE);
+    let run = |seed: &str| {
+        kernelc(["run", &source, "--in", "s=1.0", "--seed", seed, "--format", "json"])
+            .expect_code(0)
+            .stdout
+    };
+    assert_eq!(run("5"), run("5"));
+    assert_ne!(run("5"), run("6"));
+}
+
+#[test]
+fn both_levels_print_the_same() {
+    let folder = scratch("levels");
+    let source = folder.file(
+        "speak.tile",
+        "target sm_90a;\nkernel speak(input x : gmem f32[64], output y : gmem f32[1]) launch { grid: 2, warps: 2 } {\n\
+         let s = reduce.add(load x, axis = 0);\nprintf \"cta {}\\n\", cta.x;\nif cta.x == 0 { store s -> y[0]; }\n}\n",
+    );
+    let run = |level: &str| {
+        kernelc(["run", &source, "--seed", "1", "--level", level]).expect_code(0).stdout
+    };
+    let both = run("both");
+    assert!(both.contains("cta 0\ncta 1\n"), "{both}");
+    assert_eq!((run("kernel"), run("device")), (both.clone(), both));
+}
+
+#[test]
+fn an_error_of_the_run_names_the_line() {
+    let folder = scratch("error");
+    let source = folder.file(
+        "poison.tile",
+        "target sm_90a;\nkernel k(output y : gmem f32[4]) launch { grid: 1, warps: 1 } {\nfrag a : f32[4];\nstore a -> y;\n}\n",
+    );
+    let out = folder.path("y.npy");
+    let answer = kernelc(["run", &source, "--out", &out]).expect_code(1);
+    assert!(answer.stderr.contains("error[E0701]"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("poison.tile:4:"), "{}", answer.stderr);
+    assert_eq!(folder.names(), ["poison.tile"]);
+}
