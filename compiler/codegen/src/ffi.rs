@@ -18,10 +18,8 @@ use mlir_sys::MlirOperation;
 
 unsafe extern "C" {
     /// `mlir-c/Target/LLVMIR.h`, which mlir-sys leaves out.
-    fn mlirTranslateModuleToLLVMIR(
-        module: MlirOperation,
-        context: LLVMContextRef,
-    ) -> LLVMModuleRef;
+    fn mlirTranslateModuleToLLVMIR(module: MlirOperation, context: LLVMContextRef)
+    -> LLVMModuleRef;
 }
 
 /// The handle of the NVVM dialect, which melior does not wrap.
@@ -54,20 +52,6 @@ pub(crate) struct LlvmDiagnostics {
 }
 
 impl LlvmDiagnostics {
-    /// Makes `context` report here.
-    pub(crate) fn attach(self: &Box<Self>, context: &LlvmContext) {
-        let target: *const LlvmDiagnostics = &raw const **self;
-        // SAFETY: `context` is alive, and `collect` takes a pointer of this type. `with_llvm` drops the
-        // context before the box, so LLVM cannot use the pointer after that.
-        unsafe {
-            LLVMContextSetDiagnosticHandler(
-                context.raw(),
-                Some(collect),
-                target.cast_mut().cast::<c_void>(),
-            );
-        }
-    }
-
     /// What was reported.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.messages.lock().expect("no holder of the lock panics"))
@@ -76,9 +60,18 @@ impl LlvmDiagnostics {
 
 /// Runs `work` with a fresh LLVM context whose diagnostics are collected.
 pub(crate) fn with_llvm<T>(work: impl FnOnce(&LlvmContext, &LlvmDiagnostics) -> T) -> T {
-    let diagnostics = Box::<LlvmDiagnostics>::default();
+    let diagnostics = LlvmDiagnostics::default();
     let context = LlvmContext::create();
-    diagnostics.attach(&context);
+    let target: *const LlvmDiagnostics = &raw const diagnostics;
+    // SAFETY: `context` is alive, and `collect` takes a pointer of this type. `diagnostics` stays in its
+    // place and is dropped after `context`, so LLVM cannot use the pointer too late.
+    unsafe {
+        LLVMContextSetDiagnosticHandler(
+            context.raw(),
+            Some(collect),
+            target.cast_mut().cast::<c_void>(),
+        );
+    }
     work(&context, &diagnostics)
 }
 
@@ -100,7 +93,7 @@ extern "C" fn collect(info: LLVMDiagnosticInfoRef, target: *mut c_void) {
     let message = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
     // SAFETY: `text` came from LLVM and is not used again.
     unsafe { LLVMDisposeMessage(text) };
-    // SAFETY: `attach` passed a pointer to an `LlvmDiagnostics` that outlives the context.
+    // SAFETY: `with_llvm` passed a pointer to an `LlvmDiagnostics` that outlives the context.
     let target = unsafe { &*target.cast::<LlvmDiagnostics>() };
     target.messages.lock().expect("no holder of the lock panics").push(message);
 }

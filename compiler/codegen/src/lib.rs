@@ -10,9 +10,9 @@
 //! | LLVM IR | `ptx` | PTX |
 //! | PTX | [`ptxas`] | cubin |
 //!
-//! Invariants of what is emitted: no pointer is `noalias`, `readonly` or `invariant`, so no load becomes
-//! a non-coherent one; whatever waits, meets or is inline assembly over memory clobbers memory, so plain
-//! accesses keep their side of it; no floating-point operation is contracted or relaxed; the `.loc` line
+//! Invariants of what is emitted: an access to memory is one instruction, as wide as the device IR says and
+//! in its place: neither LLVM nor a promise about a pointer (`noalias`, `readonly`, `invariant`) can make a
+//! non-coherent load of it, and whatever waits, meets or accesses clobbers memory; no floating-point operation is contracted or relaxed; the `.loc` line
 //! of an instruction is the [`LocId`](kernel_ir::device::LocId) of its operation plus one.
 //!
 //! This crate does not know the text of the language, CUDA or any model. It reads no environment, file

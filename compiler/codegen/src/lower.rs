@@ -17,13 +17,15 @@ use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{Literal, ParamId};
-use melior::ir::attribute::{DenseI32ArrayAttribute, IntegerAttribute, StringAttribute, TypeAttribute};
+use melior::dialect::llvm::r#type as llvm_type;
+use melior::dialect::ods::llvm;
+use melior::ir::attribute::{
+    DenseI32ArrayAttribute, IntegerAttribute, StringAttribute, TypeAttribute,
+};
 use melior::ir::operation::{Operation, OperationLike, OperationMutLike, OperationPrintingFlags};
 use melior::ir::{
     Attribute, Block, BlockLike, BlockRef, Location, Module, Region, RegionLike, Type, Value,
 };
-use melior::dialect::llvm::r#type as llvm_type;
-use melior::dialect::ods::llvm;
 
 use self::build::Builder;
 use self::memory::Policies;
@@ -166,8 +168,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             }
             DeviceOp::Unary { dst, op, x } => {
                 let dtype = self.frag(x.frag)?.dtype;
-                let elements =
-                    self.each(*dst, |i| self.unary(*op, dtype, self.operand(x, i)?))?;
+                let elements = self.each(*dst, |i| self.unary(*op, dtype, self.operand(x, i)?))?;
                 self.define(*dst, elements)
             }
             DeviceOp::Binary { dst, op, a, b } => {
@@ -204,8 +205,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DeviceOp::Convert { dst, x } => {
                 let from = self.frag(x.frag)?.dtype;
                 let to = self.frag(*dst)?.dtype;
-                let elements =
-                    self.each(*dst, |i| self.convert(from, to, self.operand(x, i)?))?;
+                let elements = self.each(*dst, |i| self.convert(from, to, self.operand(x, i)?))?;
                 self.define(*dst, elements)
             }
             DeviceOp::Copy { dst, x } => {
@@ -225,15 +225,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DeviceOp::Store { src, place, vectors, cache } => {
                 self.store(src, place, vectors, *cache)
             }
-            DeviceOp::Prefetch { place, vectors, evict } => {
-                self.prefetch(place, vectors, *evict)
-            }
+            DeviceOp::Prefetch { place, vectors, evict } => self.prefetch(place, vectors, *evict),
             DeviceOp::ReadSlot { dst, slot } => {
                 let r#type = self.element_type(self.frag(*dst)?.dtype)?;
                 let alignment = self.cell_bytes(self.frag(*dst)?.dtype)?;
-                let elements = self.each(*dst, |i| {
-                    Ok(self.build.load(r#type, self.cell(*slot, i)?, alignment))
-                })?;
+                let elements = self
+                    .each(*dst, |i| Ok(self.build.load(r#type, self.cell(*slot, i)?, alignment)))?;
                 self.define(*dst, elements)
             }
             DeviceOp::SetSlot { slot, x } => {
@@ -263,9 +260,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DeviceOp::For { var, start, end, step, body } => {
                 self.r#for(*var, *start, *end, *step, body)
             }
-            DeviceOp::If { cond, then_body, else_body } => {
-                self.r#if(*cond, then_body, else_body)
-            }
+            DeviceOp::If { cond, then_body, else_body } => self.r#if(*cond, then_body, else_body),
         }
     }
 
@@ -362,10 +357,7 @@ fn line_of(loc: LocId) -> u32 {
 }
 
 fn element_type<'c>(build: Builder<'c, '_>, dtype: DType) -> Lowered<Type<'c>> {
-    match dtype {
-        DType::Bool => Ok(build.types.i1),
-        _ => memory_type(build, dtype),
-    }
+    if dtype == DType::Bool { Ok(build.types.i1) } else { memory_type(build, dtype) }
 }
 
 fn memory_type<'c>(build: Builder<'c, '_>, dtype: DType) -> Lowered<Type<'c>> {

@@ -56,9 +56,7 @@ pub(crate) fn ptx_of_llvm(text: &str, target: Target) -> Result<String, CodegenE
         options.set_loop_vectorization(false);
         options.set_loop_interleaving(false);
         options.set_loop_slp_vectorization(false);
-        module
-            .run_passes(PASSES, &machine, options)
-            .map_err(|error| refuse(error.to_string()))?;
+        module.run_passes(PASSES, &machine, options).map_err(|error| refuse(error.to_string()))?;
         let ptx = machine
             .write_to_memory_buffer(&module, FileType::Assembly)
             .map_err(|error| refuse(error.to_string()))?;
@@ -182,7 +180,8 @@ fn instruction_kind(line: &str) -> Option<LeftoverKind> {
         "atom" | "red" => {
             let ordered = has(&["relaxed", "acquire", "release", "acq_rel"]);
             let scoped = has(&["cta", "cluster", "gpu", "sys"]);
-            (!(ordered && scoped) && !has(&["async"])).then_some(LeftoverKind::BareAtomic)
+            let complete = (ordered && scoped) || has(&["async"]);
+            (!complete).then_some(LeftoverKind::BareAtomic)
         }
         _ => None,
     }

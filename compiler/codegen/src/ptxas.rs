@@ -107,9 +107,9 @@ pub fn version(tools: &Tools) -> Result<String, CodegenError> {
     };
     let output = call.run(b"", &[])?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let found = text
-        .split(|c: char| c.is_whitespace() || c == ',')
-        .find_map(|word| word.strip_prefix('V').filter(|v| v.starts_with(|c: char| c.is_ascii_digit())));
+    let found = text.split(|c: char| c.is_whitespace() || c == ',').find_map(|word| {
+        word.strip_prefix('V').filter(|v| v.starts_with(|c: char| c.is_ascii_digit()))
+    });
     found.map(str::to_owned).ok_or_else(|| call.failure(&output))
 }
 
@@ -165,10 +165,7 @@ impl Call<'_> {
     fn failure(&self, output: &Output) -> CodegenError {
         let log = output.log.trim();
         let log = if log.is_empty() { "it said nothing" } else { log };
-        CodegenError::Ptxas {
-            command: self.command(),
-            log: format!("{log} ({})", output.status),
-        }
+        CodegenError::Ptxas { command: self.command(), log: format!("{log} ({})", output.status) }
     }
 
     fn missing(&self, reason: String) -> CodegenError {

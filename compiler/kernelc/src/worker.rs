@@ -132,10 +132,7 @@ impl Pool {
             None => Worker::start(&self.program)?,
         };
         let answer = running.run(job, &self.tools, limit);
-        if !matches!(
-            answer,
-            Err(CodegenError::WorkerDied { .. } | CodegenError::Worker(_))
-        ) {
+        if !matches!(answer, Err(CodegenError::WorkerDied { .. } | CodegenError::Worker(_))) {
             *worker = Some(running);
         }
         answer

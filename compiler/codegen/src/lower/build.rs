@@ -10,7 +10,9 @@ use melior::ir::attribute::{
 };
 use melior::ir::operation::{Operation, OperationLike, OperationMutLike, OperationRef};
 use melior::ir::r#type::IntegerType;
-use melior::ir::{Attribute, Block, BlockLike, BlockRef, Location, Region, RegionLike, Type, Value};
+use melior::ir::{
+    Attribute, Block, BlockLike, BlockRef, Location, Region, RegionLike, Type, Value,
+};
 
 use crate::mnemonic::{Asm, Intrinsic};
 
@@ -97,8 +99,8 @@ impl<'c, 'm> Builder<'c, 'm> {
     }
 
     binary_operations!(
-        addf, subf, mulf, divf, addi, subi, muli, divsi, divui, remsi, remui, andi, ori, xori, shli,
-        shrsi, shrui, minsi, minui, maxsi, maxui, ceildivui,
+        addf, subf, mulf, divf, addi, subi, muli, divsi, divui, remsi, remui, andi, ori, xori,
+        shli, shrsi, shrui, minsi, minui, maxsi, maxui, ceildivui,
     );
 
     casts!(extf, truncf, extsi, extui, trunci, sitofp, uitofp);
@@ -209,7 +211,13 @@ impl<'c, 'm> Builder<'c, 'm> {
             .map(|index| {
                 let position = Attribute::parse(self.context, &format!("array<i64: {index}>"))
                     .expect("an array of one number parses");
-                self.value(llvm::extractvalue(self.context, result, packed, position, self.location))
+                self.value(llvm::extractvalue(
+                    self.context,
+                    result,
+                    packed,
+                    position,
+                    self.location,
+                ))
             })
             .collect()
     }
@@ -287,16 +295,6 @@ impl<'c, 'm> Builder<'c, 'm> {
         ))
     }
 
-    pub(super) fn extract(
-        &self,
-        element: Type<'c>,
-        vector: Value<'c, 'm>,
-        index: u32,
-    ) -> Value<'c, 'm> {
-        let index = self.int(self.types.i32, i64::from(index));
-        self.value(llvm::extractelement(self.context, element, vector, index, self.location))
-    }
-
     /// A vector of the elements.
     pub(super) fn pack(&self, element: Type<'c>, elements: &[Value<'c, 'm>]) -> Value<'c, 'm> {
         let vector = Type::vector(&[elements.len() as u64], element);
@@ -320,12 +318,7 @@ impl<'c, 'm> Builder<'c, 'm> {
     }
 
     /// Calls a declared function.
-    pub(super) fn call(
-        &self,
-        callee: &str,
-        arguments: &[Value<'c, 'm>],
-        result: Option<Type<'c>>,
-    ) {
+    pub(super) fn call(&self, callee: &str, arguments: &[Value<'c, 'm>], result: Option<Type<'c>>) {
         let mut call = llvm::CallOperation::builder(self.context, self.location)
             .callee(FlatSymbolRefAttribute::new(self.context, callee));
         if let Some(result) = result {
@@ -340,23 +333,14 @@ impl<'c, 'm> Builder<'c, 'm> {
     }
 
     /// A choice without results; returns the blocks of both arms, each still without its end.
-    pub(super) fn choice(
-        &self,
-        condition: Value<'c, 'm>,
-    ) -> (BlockRef<'c, 'm>, BlockRef<'c, 'm>) {
+    pub(super) fn choice(&self, condition: Value<'c, 'm>) -> (BlockRef<'c, 'm>, BlockRef<'c, 'm>) {
         let arm = || {
             let region = Region::new();
             region.append_block(Block::new(&[]));
             region
         };
-        let choice = self.push(scf::r#if(
-            self.context,
-            &[],
-            condition,
-            arm(),
-            arm(),
-            self.location,
-        ));
+        let choice =
+            self.push(scf::r#if(self.context, &[], condition, arm(), arm(), self.location));
         (first_block(choice, 0), first_block(choice, 1))
     }
 

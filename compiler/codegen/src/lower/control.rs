@@ -34,8 +34,7 @@ impl Lowering<'_, '_, '_> {
             let zero = outer.int(i32, 0);
             let span = outer.select(runs, outer.subi(end, start), zero);
             let rounds = outer.ceildivui(span, step);
-            let (block, counter) =
-                outer.counted_loop([zero, rounds, one], LoopCompare::Unsigned);
+            let (block, counter) = outer.counted_loop([zero, rounds, one], LoopCompare::Unsigned);
             self.build = outer.at(block);
             let value = self.build.addi(start, self.build.muli(counter, step));
             self.define(var, vec![value])?;

@@ -12,7 +12,14 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     pub(super) fn widen(&self, dtype: DType, x: Value<'c, 'm>) -> Lowered<Value<'c, 'm>> {
         match dtype {
             DType::F32 => Ok(x),
-            DType::F16 | DType::Bf16 => Ok(self.build.extf(self.build.types.f32, x)),
+            DType::F16 => Ok(self.build.extf(self.build.types.f32, x)),
+            // The upper half of the bits. LLVM sees through to the word that was loaded, and each half of it
+            // widens in one instruction; its own extension takes two for the upper one.
+            DType::Bf16 => {
+                let b = &self.build;
+                let bits = b.extui(b.types.i32, b.bitcast(b.types.i16, x));
+                Ok(b.bitcast(b.types.f32, b.shli(bits, b.int(b.types.i32, 16))))
+            }
             DType::E4m3
             | DType::E5m2
             | DType::E2m1
@@ -69,11 +76,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 Ok(b.compare_float(CmpfPredicate::Une, wide, b.float(b.types.f32, 0.0)))
             }
             (true, false) => self.float_to_int(to, self.widen(from, x)?),
-            (false, true) => Ok(if from.is_signed_int() {
-                b.sitofp(target, x)
-            } else {
-                b.uitofp(target, x)
-            }),
+            (false, true) => {
+                Ok(if from.is_signed_int() { b.sitofp(target, x) } else { b.uitofp(target, x) })
+            }
             (false, false) if to == DType::Bool => {
                 Ok(b.compare_int(CmpiPredicate::Ne, x, b.int(self.element_type(from)?, 0)))
             }

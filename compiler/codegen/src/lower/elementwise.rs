@@ -106,12 +106,23 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         }
         let b = &self.build;
         let signed = dtype.is_signed_int();
-        let logical = dtype == DType::Bool;
         Ok(match op {
             BinaryOp::And => b.andi(x, y),
             BinaryOp::Or => b.ori(x, y),
             BinaryOp::Xor => b.xori(x, y),
-            _ if logical => return refuse(format!("`{}` is not defined for bool", op.name())),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::Shl
+            | BinaryOp::Shr
+                if dtype == DType::Bool =>
+            {
+                return refuse(format!("`{}` is not defined for bool", op.name()));
+            }
             BinaryOp::Add => b.addi(x, y),
             BinaryOp::Sub => b.subi(x, y),
             BinaryOp::Mul => b.muli(x, y),
@@ -170,11 +181,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let by_minus_one = b.compare_int(CmpiPredicate::Eq, y, b.int(r#type, -1));
         let unsafe_divisor = b.ori(by_zero, by_minus_one);
         let safe = b.select(unsafe_divisor, one, y);
-        let (plain, special) = if quotient {
-            (b.divsi(x, safe), b.subi(zero, x))
-        } else {
-            (b.remsi(x, safe), zero)
-        };
+        let (plain, special) =
+            if quotient { (b.divsi(x, safe), b.subi(zero, x)) } else { (b.remsi(x, safe), zero) };
         Ok(b.select(by_minus_one, special, plain))
     }
 
@@ -196,8 +204,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         if op == BinaryOp::Shr && dtype.is_signed_int() {
             return Ok(b.shrsi(x, within));
         }
-        let shifted =
-            if op == BinaryOp::Shl { b.shli(x, within) } else { b.shrui(x, within) };
+        let shifted = if op == BinaryOp::Shl { b.shli(x, within) } else { b.shrui(x, within) };
         Ok(b.select(fits, shifted, b.int(r#type, 0)))
     }
 

@@ -1,9 +1,10 @@
 //! Loads, stores and prefetches: one memory instruction for each vector.
 //!
-//! A plain access is LLVM's own, with the alignment that the vector promises. What LLVM cannot say, cache
-//! policies and predicates, is inline assembly: a predicate stays a predicate, so that the accesses of one
-//! operation stay in one block and overlap. Shared memory is one external array, never an internal one,
-//! whose accesses LLVM might think a barrier does not see.
+//! Accesses are inline assembly, not LLVM's loads and stores. LLVM cuts a vector load into the pieces that
+//! are used and may merge, move or tag what is left; how wide an access is and where it stands was decided
+//! in the device IR. A predicate stays a predicate, so that the accesses of one operation stay in one block
+//! and overlap. Shared memory is one external array, never an internal one, whose accesses LLVM might think
+//! a barrier does not see.
 
 use kernel_abi::DType;
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
@@ -51,9 +52,7 @@ fn priority(evict: Evict) -> Priority {
 
 fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
     statements.iter().any(|statement| match &statement.op {
-        DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => {
-            cache.evict == Some(evict)
-        }
+        DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => cache.evict == Some(evict),
         DeviceOp::For { body, .. } => uses_policy(body, evict),
         DeviceOp::If { then_body, else_body, .. } => {
             uses_policy(then_body, evict) || uses_policy(else_body, evict)
@@ -135,16 +134,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let dtype = region.dtype;
         let words = words(vector, dtype)?;
         let address = self.address(region, vector)?;
-        if vector.predicate.is_none() && form.is_plain() {
-            let memory = self.memory_type(dtype)?;
-            let bytes = vector.len * dtype.bits() / 8;
-            if vector.len == 1 {
-                return Ok(vec![self.from_memory(dtype, b.load(memory, address, bytes))]);
-            }
-            let packed = b.load(Type::vector(&[vector.len.into()], memory), address, bytes);
-            let element = |i| self.from_memory(dtype, b.extract(memory, packed, i));
-            return Ok((0..vector.len).map(element).collect());
-        }
+        let word = self.word_type(words);
         let mut operands = Vec::new();
         if vector.predicate.is_some() {
             let absent = match other {
@@ -157,7 +147,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         operands.push(address);
         self.push_policy_and_predicate(form, vector, &mut operands)?;
         let asm = form.memory_form(words, vector).load();
-        let loaded = b.asm_values(&asm, &operands, self.word_type(words), words.count);
+        let loaded = b.asm_values(&asm, &operands, word, words.count);
         self.unpack_words(dtype, words, vector.len, &loaded)
     }
 
@@ -182,17 +172,6 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             let elements = (0..vector.len)
                 .map(|i| self.operand(src, vector.first.saturating_add(i)))
                 .collect::<Lowered<Vec<_>>>()?;
-            if vector.predicate.is_none() && form.is_plain() {
-                let memory = self.memory_type(dtype)?;
-                let elements: Vec<_> =
-                    elements.into_iter().map(|e| self.to_memory(dtype, e)).collect();
-                let value = match elements.as_slice() {
-                    [one] => *one,
-                    all => b.pack(memory, all),
-                };
-                b.store(value, address, vector.len * dtype.bits() / 8);
-                continue;
-            }
             let mut operands = vec![address];
             operands.extend(self.pack_words(dtype, words, &elements)?);
             self.push_policy_and_predicate(&form, vector, &mut operands)?;
@@ -298,7 +277,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(if dtype.is_float() { b.float(r#type, 0.0) } else { b.int(r#type, 0) })
     }
 
-    fn from_memory(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
+    fn read_element(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
         let b = &self.build;
         if dtype != DType::Bool {
             return x;
@@ -306,7 +285,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         b.compare_int(CmpiPredicate::Ne, x, b.int(b.types.i8, 0))
     }
 
-    fn to_memory(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
+    fn write_element(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
         if dtype == DType::Bool { self.build.extui(self.build.types.i8, x) } else { x }
     }
 
@@ -317,6 +296,17 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             32 => self.build.types.i32,
             _ => self.build.types.i64,
         }
+    }
+
+    /// The integer type of the bits of an element.
+    fn bits_type(&self, dtype: DType) -> Lowered<Type<'c>> {
+        Ok(match dtype.bits() {
+            8 => self.build.types.i8,
+            16 => self.build.types.i16,
+            32 => self.build.types.i32,
+            64 => self.build.types.i64,
+            _ => return refuse(format!("{dtype} has no word")),
+        })
     }
 
     fn unpack_words(
@@ -332,14 +322,20 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         for &word in loaded {
             let word = if words.bits == 8 { b.trunci(b.types.i8, word) } else { word };
             let of_word = len / words.count;
-            if of_word == 1 {
-                let element = if dtype.is_float() { b.bitcast(memory, word) } else { word };
-                elements.push(self.from_memory(dtype, element));
+            let bits = self.bits_type(dtype)?;
+            let parts: Vec<Value<'c, 'm>> = if of_word == 1 {
+                vec![word]
             } else {
-                let vector = b.bitcast(Type::vector(&[of_word.into()], memory), word);
-                elements.extend(
-                    (0..of_word).map(|i| self.from_memory(dtype, b.extract(memory, vector, i))),
-                );
+                // Shifts, not a cast to a vector: LLVM folds them into what uses the element.
+                let part = |i: u32| match i * dtype.bits() {
+                    0 => b.trunci(bits, word),
+                    at => b.trunci(bits, b.shrui(word, b.int(self.word_type(words), at.into()))),
+                };
+                (0..of_word).map(part).collect()
+            };
+            for part in parts {
+                let element = if dtype.is_float() { b.bitcast(memory, part) } else { part };
+                elements.push(self.read_element(dtype, element));
             }
         }
         Ok(elements)
@@ -356,11 +352,11 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let word = self.word_type(words);
         let of_word = elements.len() / words.count as usize;
         let packed = elements.chunks(of_word.max(1)).map(|chunk| match chunk {
-            [one] if words.bits == 8 => b.extui(word, self.to_memory(dtype, *one)),
+            [one] if words.bits == 8 => b.extui(word, self.write_element(dtype, *one)),
             [one] if dtype.is_float() => b.bitcast(word, *one),
             [one] => *one,
             all => {
-                let all: Vec<_> = all.iter().map(|&e| self.to_memory(dtype, e)).collect();
+                let all: Vec<_> = all.iter().map(|&e| self.write_element(dtype, e)).collect();
                 b.bitcast(word, b.pack(memory, &all))
             }
         });
@@ -369,10 +365,6 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 }
 
 impl Form {
-    fn is_plain(&self) -> bool {
-        !self.no_allocate && self.evict.is_none()
-    }
-
     fn memory_form(&self, words: Words, vector: &Vector) -> MemoryForm {
         MemoryForm {
             space: self.space,

@@ -207,10 +207,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         if dtype.is_float() {
             return Ok(b.extf(b.types.f64, self.widen(dtype, x)?));
         }
-        Ok(match dtype {
-            DType::I64 | DType::U64 => x,
-            _ if dtype.is_signed_int() => b.extsi(b.types.i64, x),
-            _ => b.extui(b.types.i64, x),
+        Ok(if dtype.bits() == 64 {
+            x
+        } else if dtype.is_signed_int() {
+            b.extsi(b.types.i64, x)
+        } else {
+            b.extui(b.types.i64, x)
         })
     }
 }

@@ -37,8 +37,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     pub(super) fn scalar_param(&self, param: ParamId) -> Lowered<Value<'c, 'm>> {
         let b = &self.build;
-        let (Some(declared), Some(value)) =
-            (self.kernel.params.get(param), self.params.get(param))
+        let (Some(declared), Some(value)) = (self.kernel.params.get(param), self.params.get(param))
         else {
             return refuse(format!("there is no parameter {}", param.index()));
         };

@@ -215,6 +215,7 @@ pub(crate) fn vector(
 }
 
 /// The vendor's tools: `KERNELC_PTXAS` and `KERNELC_NVDISASM`, the project's tool folder, or the PATH.
+#[expect(clippy::disallowed_methods, reason = "a test has nobody that passes the paths in")]
 pub(crate) fn tools() -> Tools {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let find = |variable: &str, name: &str| -> Option<PathBuf> {

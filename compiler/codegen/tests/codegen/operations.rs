@@ -108,7 +108,7 @@ fn memory(target: Target, dtype: DType) -> DeviceKernel {
     let mut k = KernelBuilder::new("memory", target);
     let x = k.param("x", Access::Static, dtype);
     let y = k.param("y", Access::Output, dtype);
-    let bytes = dtype.bytes().unwrap();
+    let bytes = dtype.bytes().expect("no packed type is among them");
     k.shared(4096);
     let at = k.thread(16);
     let lane = k.special(Special::Lane);
@@ -270,9 +270,8 @@ fn a_vector_is_one_memory_instruction() {
         let loaded = k.load(x, at, len);
         k.store(y, at, loaded);
         let compiled = build(&k.finish());
-        let count = |verb: &str| {
-            lines(&compiled.ptx).iter().filter(|line| line.starts_with(verb)).count()
-        };
+        let count =
+            |verb: &str| lines(&compiled.ptx).iter().filter(|line| line.starts_with(verb)).count();
         assert_eq!((count("ld.global"), count("st.global")), (1, 1), "{dtype}: {}", compiled.ptx);
         assert!(compiled.ptx.contains("ld.global.v4.b32"), "{dtype}: {}", compiled.ptx);
         assert!(compiled.ptx.contains("st.global.v4.b32"), "{dtype}: {}", compiled.ptx);

@@ -70,7 +70,7 @@ fn every_operation_has_its_line_in_ptx_and_machine_code() {
     k.store(y, at, loaded);
     let compiled = build(&k.finish());
     assert!(compiled.ptx.contains("\"placed.ops\""), "{}", compiled.ptx);
-    assert!(!compiled.ptx.contains("debug"), "{}", compiled.ptx);
+    assert!(compiled.ptx.contains(".target sm_90a\n"), "no `, debug`: {}", compiled.ptx);
     let line_of = |word: &str| {
         let code = sass(&compiled);
         code.iter().find(|i| i.text.contains(word)).and_then(|i| i.line)

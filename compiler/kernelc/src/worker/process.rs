@@ -201,7 +201,10 @@ mod tests {
     fn a_report_shows_what_happened_and_no_stack_dump() {
         let text = "LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.x\nIn function: k\n\
                     PLEASE submit a bug report\nStack dump:\n0. Program arguments\n";
-        assert_eq!(shown(text), "LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.x\nIn function: k");
+        assert_eq!(
+            shown(text),
+            "LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.x\nIn function: k"
+        );
         assert_eq!(shown(&"x".repeat(5000)).chars().count(), SHOWN_STDERR_CHARS + 1);
     }
 

@@ -129,7 +129,8 @@ mod tests {
         let mut pipe = Vec::new();
         send(&mut pipe, &Reply::Enters(Stage::Ptx)).unwrap();
         let usage = Usage { registers: 40, ..Usage::default() };
-        let done = Reply::Done { mlir: None, llvm: None, ptx: Some("p".into()), usage: Some(usage) };
+        let done =
+            Reply::Done { mlir: None, llvm: None, ptx: Some("p".into()), usage: Some(usage) };
         send(&mut pipe, &done).unwrap();
         send_bytes(&mut pipe, &[1, 2, 3]).unwrap();
         let mut reader = pipe.as_slice();
