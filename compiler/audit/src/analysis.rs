@@ -63,10 +63,8 @@ pub(crate) fn analyse(kernel: &mut Kernel, declared: &BTreeSet<u32>) -> Facts {
     let params = kernel.params.clone();
     let solution =
         solve(&kernel.program, &mut kernel.values, &Params(&params), &kernel.initial, &asked);
-    let sums: BTreeMap<u32, ValueId> = asked
-        .iter()
-        .filter_map(|(node, _)| Some((*node, *solution.sums.get(node)?)))
-        .collect();
+    let sums: BTreeMap<u32, ValueId> =
+        asked.iter().filter_map(|(node, _)| Some((*node, *solution.sums.get(node)?))).collect();
     let graph = &kernel.program.graph;
     let live = graph.reach(kernel.program.entry);
     let known = pointers(kernel, &sums, declared);

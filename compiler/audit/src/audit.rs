@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::declare::{Claims, Declarations, Names, UsageError, resolve};
 use crate::kernel::Kernel;
 use crate::machine::{Compared, Machine};
-use crate::ptx::{Function, Module, rewrite};
+use crate::ptx::{Function, Module};
 use crate::report::{Item, Report, Spot, Verdict};
 use crate::rules::{Case, Judgement, judge};
 use crate::sass;
@@ -38,7 +38,7 @@ pub fn audit_ptx(
         .collect();
     let machine = match tools {
         Some(tools) if facts.iter().any(may_move) => {
-            Some(Machine::make(&rewrite::with_lines(text, &module), target, tools))
+            Some(Machine::make(text, &module, target, tools))
         }
         Some(_) | None => None,
     };
@@ -143,10 +143,7 @@ fn roots(module: &Module) -> Vec<&Function> {
     if entries.is_empty() { module.functions.iter().filter(with_body).collect() } else { entries }
 }
 
-fn claims_of(
-    declarations: &Declarations,
-    kernels: &[Kernel],
-) -> Result<Vec<Claims>, UsageError> {
+fn claims_of(declarations: &Declarations, kernels: &[Kernel]) -> Result<Vec<Claims>, UsageError> {
     let names: Vec<Names<'_>> = kernels
         .iter()
         .map(|kernel| Names {

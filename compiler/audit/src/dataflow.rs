@@ -98,6 +98,8 @@ pub(crate) struct Program {
 struct State {
     regs: Vec<ValueId>,
     cells: BTreeMap<(u32, i64), ValueId>,
+    /// What registers hold where the guard holds that they were last written under, within a block.
+    under: BTreeMap<u32, (Guard, ValueId)>,
 }
 
 /// The result: what every register holds before every instruction, on demand.
@@ -153,9 +155,9 @@ pub(crate) fn solve(
         once: vec![ValueId::NONE; program.regs as usize],
         changed: false,
     };
-    let mut start = State { regs: vec![ValueId::NONE; many as usize], cells: BTreeMap::new() };
+    let mut start = State { regs: vec![ValueId::NONE; many as usize], ..State::default() };
     for &(reg, value) in initial {
-        engine.write(values, &mut start, reg, value, false);
+        engine.write(values, &mut start, reg, value, None);
     }
 
     let blocks = Blocks::new(program, &order);
@@ -170,6 +172,7 @@ pub(crate) fn solve(
             for &node in block {
                 engine.run(values, &mut state, node);
             }
+            state.under.clear();
             let last = block[block.len() - 1];
             for &next in program.graph.succ(last) {
                 let target = blocks.of[next as usize] as usize;
@@ -197,7 +200,7 @@ pub(crate) fn solve(
         let Some(mut state) = entry_states[index].clone() else { continue };
         for &node in block {
             for parts in wanted.get(&node).into_iter().flatten() {
-                let value = engine.sum(values, &state, parts);
+                let value = engine.sum(values, &state, node, parts);
                 sums.insert(node, value);
             }
             flows[node as usize] = engine.flow(values, &state, node);
@@ -283,13 +286,20 @@ impl Blocks {
 }
 
 impl Engine<'_> {
-    fn read(&self, state: &State, source: Source) -> ValueId {
+    /// What a source holds where `node` runs.
+    fn read(&self, state: &State, node: u32, source: Source) -> ValueId {
         match source {
             Source::Value(value) => value,
             Source::Used(_) => ValueId::NUMBER,
             Source::Reg(reg) => match self.slot_of[reg as usize] {
                 u32::MAX => self.once[reg as usize],
-                slot => state.regs[slot as usize],
+                slot => {
+                    let guard = self.program.guards[node as usize];
+                    match state.under.get(&reg) {
+                        Some(&(under, value)) if guard == Some(under) => value,
+                        Some(_) | None => state.regs[slot as usize],
+                    }
+                }
             },
         }
     }
@@ -300,8 +310,14 @@ impl Engine<'_> {
         state: &mut State,
         reg: u32,
         value: ValueId,
-        weak: bool,
+        guard: Option<Guard>,
     ) {
+        // A guard that is written again is another guard.
+        state.under.retain(|_, (under, _)| under.reg != reg);
+        match guard {
+            Some(guard) => state.under.insert(reg, (guard, value)),
+            None => state.under.remove(&reg),
+        };
         match self.slot_of[reg as usize] {
             u32::MAX => {
                 let joined = values.join(self.once[reg as usize], value);
@@ -310,15 +326,15 @@ impl Engine<'_> {
             }
             slot => {
                 let cell = &mut state.regs[slot as usize];
-                *cell = if weak { values.join(*cell, value) } else { value };
+                *cell = if guard.is_some() { values.join(*cell, value) } else { value };
             }
         }
     }
 
-    fn sum(&self, values: &mut Values, state: &State, parts: &[Source]) -> ValueId {
+    fn sum(&self, values: &mut Values, state: &State, node: u32, parts: &[Source]) -> ValueId {
         let mut total = values.constant(0);
         for &part in parts {
-            let value = self.read(state, part);
+            let value = self.read(state, node, part);
             total = values.add(total, value);
         }
         total
@@ -326,39 +342,39 @@ impl Engine<'_> {
 
     fn run(&mut self, values: &mut Values, state: &mut State, node: u32) {
         let program = self.program;
-        let weak = program.guards[node as usize].is_some();
+        let guard = program.guards[node as usize];
         for step in &program.steps[node as usize] {
             let (dst, value) = match step {
-                Step::Sum { dst, parts } => (*dst, self.sum(values, state, parts)),
+                Step::Sum { dst, parts } => (*dst, self.sum(values, state, node, parts)),
                 Step::Pick { dst, among } => {
                     let mut picked = ValueId::NONE;
                     for &part in among {
                         if matches!(part, Source::Used(_)) {
                             continue;
                         }
-                        let value = self.read(state, part);
+                        let value = self.read(state, node, part);
                         picked = values.join(picked, value);
                     }
                     (*dst, picked)
                 }
                 Step::Less { dst, from, by } => {
-                    let (from, by) = (self.read(state, *from), self.read(state, *by));
+                    let (from, by) = (self.read(state, node, *from), self.read(state, node, *by));
                     (*dst, self.difference(values, from, by))
                 }
                 Step::Align { dst, src } => {
-                    let value = self.read(state, *src);
+                    let value = self.read(state, node, *src);
                     (*dst, values.blur(value))
                 }
                 Step::Number { dst, .. } => (*dst, ValueId::NUMBER),
                 Step::Opaque { dst, .. } => (*dst, ValueId::OPAQUE),
                 Step::Load { dst, addr, bytes, missing } => {
-                    let address = self.sum(values, state, addr);
+                    let address = self.sum(values, state, node, addr);
                     (*dst, self.load(values, state, address, *bytes, *missing))
                 }
                 Step::Store { addr, bytes, src } => {
-                    let address = self.sum(values, state, addr);
-                    let value = self.read(state, *src);
-                    store(values, state, address, *bytes, value, weak);
+                    let address = self.sum(values, state, node, addr);
+                    let value = self.read(state, node, *src);
+                    store(values, state, address, *bytes, value, guard.is_some());
                     continue;
                 }
                 Step::CopySlot { from, to } => {
@@ -367,7 +383,7 @@ impl Engine<'_> {
                 }
                 Step::Depend { .. } => continue,
             };
-            self.write(values, state, dst, value, weak);
+            self.write(values, state, dst, value, guard);
         }
     }
 
@@ -455,12 +471,12 @@ impl Engine<'_> {
                 }
                 Step::Load { addr, bytes, .. } => {
                     flow.uses.extend(regs(addr));
-                    let address = self.sum(values, state, addr);
+                    let address = self.sum(values, state, node, addr);
                     flow.uses.extend(memory(values, state, address, *bytes));
                 }
                 Step::Store { addr, bytes, src } => {
                     flow.uses.extend(regs(&[*src]));
-                    let address = self.sum(values, state, addr);
+                    let address = self.sum(values, state, node, addr);
                     flow.defs.extend(memory(values, state, address, *bytes));
                 }
                 Step::CopySlot { from, to } => {
@@ -504,7 +520,9 @@ fn cells(slot: u32, offset: Option<i64>, bytes: u32, state: &State) -> Vec<(u32,
             keys.push((slot, ANYWHERE));
             keys
         }
-        None => state.cells.range((slot, i64::MIN)..=(slot, i64::MAX)).map(|(&key, _)| key).collect(),
+        None => {
+            state.cells.range((slot, i64::MIN)..=(slot, i64::MAX)).map(|(&key, _)| key).collect()
+        }
     }
 }
 

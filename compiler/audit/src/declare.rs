@@ -170,10 +170,7 @@ pub(crate) fn resolve(
             return Err(UsageError::UnknownKernel(kernel.clone()));
         }
         if !found {
-            return Err(UsageError::UnknownParam {
-                name: declaration.text(),
-                hint: hint(kernels),
-            });
+            return Err(UsageError::UnknownParam { name: declaration.text(), hint: hint(kernels) });
         }
     }
     Ok(claims)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::analysis::{Facts, analyse};
 use crate::kernel::Kernel;
 use crate::moved::{self, Move};
-use crate::ptx::rewrite;
+use crate::ptx::{Module, rewrite};
 use crate::sass::{self, elf::CubinInfo, lower::Lines};
 use crate::toolchain::{AssembleOptions, ToolError, Toolchain};
 
@@ -23,10 +23,22 @@ pub(crate) struct Compared {
 }
 
 impl Machine {
-    /// Assembles and disassembles the PTX, which has its lines already.
-    pub(crate) fn make(ptx: &str, target: &str, tools: &dyn Toolchain) -> Result<Self, ToolError> {
+    /// Assembles a copy of the PTX with lines, and disassembles it.
+    pub(crate) fn make(
+        ptx: &str,
+        module: &Module,
+        target: &str,
+        tools: &dyn Toolchain,
+    ) -> Result<Self, ToolError> {
         let options = AssembleOptions { target: target.to_owned(), line_info: true };
-        let cubin = tools.assemble(ptx, &options)?;
+        let cubin = match tools.assemble(&rewrite::with_lines(ptx, module), &options) {
+            Err(ToolError::Refused { .. }) => {
+                // What the assembler says of the text itself names lines that the user knows.
+                let options = AssembleOptions { target: target.to_owned(), line_info: false };
+                tools.assemble(ptx, &options)?
+            }
+            other => other?,
+        };
         let code = sass::parse::parse(&tools.disassemble(&cubin)?);
         Ok(Machine { code, info: sass::elf::read(&cubin).unwrap_or_default() })
     }
@@ -40,7 +52,8 @@ impl Machine {
                 gaps: vec!["the kernel is not in the machine code".to_owned()],
             };
         };
-        let mut machine = sass::lower::lower(&self.code, section, &self.info, Lines::Of(rewrite::FILE));
+        let mut machine =
+            sass::lower::lower(&self.code, section, &self.info, Lines::Of(rewrite::FILE));
         for place in &mut machine.places {
             place.id = match place.id {
                 u32::MAX => u32::MAX,

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::Facts;
 use crate::dataflow::{Source, Step};
+use crate::graph::NodeSet;
 use crate::kernel::{Kernel, Role};
 use crate::paths::{Side, Sides};
 
@@ -50,6 +51,7 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
     let syncs = by_id(ptx_kernel, syncs);
     let machine_loads = by_id(sass_kernel, machine_nodes(sass_kernel, sass_facts, is_machine_load));
     let machine_syncs = by_id(sass_kernel, machine_nodes(sass_kernel, sass_facts, is_machine_sync));
+    let machine_loads = with_textures(ptx_kernel, &loads, sass_kernel, machine_loads);
     let addresses: BTreeMap<u32, Address> = loads
         .iter()
         .filter_map(|(&id, nodes)| Some((id, address(ptx_kernel, *nodes.first()?)?)))
@@ -92,7 +94,7 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
                     // where another copy stayed: a loop was unrolled and its parts differ.
                     let ahead = match side {
                         Side::After if always_waited(ptx_kernel, ptx_facts, wait_nodes, nodes) => {
-                            unwaited(sass_kernel, machine, own)
+                            unwaited(sass_kernel, &passed(sass_kernel, wait, machine), own)
                         }
                         Side::After | Side::EverAfter | Side::Before => None,
                     };
@@ -103,12 +105,12 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
                     continue;
                 }
                 let Some(address) = addresses.get(&load) else { continue };
-                let mut partners = machine_loads.iter().filter(|(id, _)| {
-                    addresses.get(id).is_some_and(|other| other.covers(address))
-                });
-                let stays = partners.clone().any(|(id, _)| {
-                    loads.get(id).is_some_and(|nodes| any(&in_ptx, nodes, side))
-                });
+                let mut partners = machine_loads
+                    .iter()
+                    .filter(|(id, _)| addresses.get(id).is_some_and(|other| other.covers(address)));
+                let stays = partners
+                    .clone()
+                    .any(|(id, _)| loads.get(id).is_some_and(|nodes| any(&in_ptx, nodes, side)));
                 if let (false, Some((_, machine))) = (stays, partners.next()) {
                     broken = Some((machine[0], MoveKind::Merged));
                     break;
@@ -129,11 +131,40 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
     found
 }
 
+/// The assembler gives texture reads the line of what made their handle: where none has the line of a
+/// PTX read, all that have no line of a read may be it.
+fn with_textures(ptx: &Kernel, loads: &ById, sass: &Kernel, mut machine: ById) -> ById {
+    let is_texture =
+        |kernel: &Kernel, node: u32| matches!(kernel.roles[node as usize], Role::Texture { .. });
+    let astray: Vec<u32> = machine
+        .iter()
+        .filter(|(id, _)| !loads.contains_key(id))
+        .flat_map(|(_, nodes)| nodes.iter().copied())
+        .filter(|&node| is_texture(sass, node))
+        .collect();
+    for (&id, nodes) in loads {
+        let lost = nodes.iter().any(|&node| is_texture(ptx, node)) && !machine.contains_key(&id);
+        if lost && !astray.is_empty() {
+            machine.insert(id, astray.clone());
+        }
+    }
+    machine
+}
+
 /// Whether every path to the load passes the wait, and the wait is not under a predicate.
 fn always_waited(kernel: &Kernel, facts: &Facts, waits: &[u32], loads: &[u32]) -> bool {
     let free = waits.iter().all(|&node| kernel.program.guards[node as usize].is_none());
     free && loads.iter().all(|&node| facts.live.contains(node))
         && unwaited(kernel, waits, loads).is_none()
+}
+
+/// Machine instructions that a path past the wait goes through: those of the wait, and the branches made
+/// for it, as one lane of a warp runs an atomic for all, and a generic one picks its memory.
+fn passed(kernel: &Kernel, wait: u32, syncs: &[u32]) -> Vec<u32> {
+    let graph = &kernel.program.graph;
+    let branches = (0..graph.len() as u32)
+        .filter(|&node| kernel.places[node as usize].id == wait && graph.succ(node).len() > 1);
+    syncs.iter().copied().chain(branches).collect()
 }
 
 /// The first load that a path from the entry reaches without passing a wait.
@@ -142,8 +173,7 @@ pub(crate) fn unwaited(kernel: &Kernel, waits: &[u32], loads: &[u32]) -> Option<
     if waits.contains(&entry) {
         return None;
     }
-    let mut reached =
-        kernel.program.graph.reach_after(&[entry], |from, _| !waits.contains(&from));
+    let mut reached = kernel.program.graph.reach_after(&[entry], |from, _| !waits.contains(&from));
     reached.insert(entry);
     loads.iter().copied().find(|&node| reached.contains(node))
 }
@@ -151,7 +181,7 @@ pub(crate) fn unwaited(kernel: &Kernel, waits: &[u32], loads: &[u32]) -> Option<
 /// The machine instruction of the wait that comes next after the load.
 fn next_of(kernel: &Kernel, waits: &[u32], load: u32) -> Option<u32> {
     let graph = &kernel.program.graph;
-    let mut seen = crate::graph::NodeSet::new(graph.len());
+    let mut seen = NodeSet::new(graph.len());
     let mut queue = std::collections::VecDeque::from([load]);
     while let Some(node) = queue.pop_front() {
         for &next in graph.succ(node) {
@@ -183,9 +213,8 @@ fn machine_nodes<'a>(
     facts: &'a Facts,
     wanted: fn(&Role) -> bool,
 ) -> impl Iterator<Item = u32> + 'a {
-    (0..kernel.program.graph.len() as u32).filter(move |&node| {
-        facts.live.contains(node) && wanted(&kernel.roles[node as usize])
-    })
+    (0..kernel.program.graph.len() as u32)
+        .filter(move |&node| facts.live.contains(node) && wanted(&kernel.roles[node as usize]))
 }
 
 fn is_machine_load(role: &Role) -> bool {

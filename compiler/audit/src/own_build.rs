@@ -110,6 +110,12 @@ struct Stage<'a> {
     is_machine: bool,
 }
 
+impl Stage<'_> {
+    fn place(&self) -> &'static str {
+        if self.is_machine { "machine code" } else { "PTX" }
+    }
+}
+
 /// Checks PTX and the cubin that was made of it against what the compiler proved.
 pub fn check_build(
     ptx: &str,
@@ -223,22 +229,21 @@ fn name(duties: &KernelObligations, param: u32) -> Option<String> {
 
 fn machine_spot(stage: &Stage<'_>, load: u32, waits: &[u32]) -> Option<SassSpot> {
     let address = |node: u32| hex(stage.kernel.places[node as usize].address);
-    stage.is_machine.then(|| SassSpot {
-        load: address(load),
-        wait: waits.first().map(|&wait| address(wait)),
-    })
+    stage
+        .is_machine
+        .then(|| SassSpot { load: address(load), wait: waits.first().map(|&wait| address(wait)) })
 }
 
 /// No load is non-coherent.
 fn coherence(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     for read in stage.facts.reads.iter().filter(|read| read.noncoherent) {
         let line = stage.lines[read.node as usize];
-        let place = if stage.is_machine { "machine code" } else { "PTX" };
-        let message = format!("a load is non-coherent in {place}");
+        let message = format!("a load is non-coherent in the {}", stage.place());
         let mut item = source.item(Code::NonCoherent, stage, line, message);
         item.param = read.owners.params.first().and_then(|&param| name(stage.duties, param));
         item.sass = machine_spot(stage, read.node, &grid_waits(stage));
-        item.help = "the compiler emits plain loads only; this is a fault of the compiler".to_owned();
+        item.help =
+            "the compiler emits plain loads only; this is a fault of the compiler".to_owned();
         judgement.findings.push(item);
     }
 }
@@ -283,32 +288,42 @@ fn nodes(stage: &Stage<'_>, wanted: impl Fn(&Role) -> bool, line: Option<u32>) -
         .collect()
 }
 
-/// Waits and signals are there, and loads are on their side of the waits.
-fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
-    let place = if stage.is_machine { "machine code" } else { "PTX" };
-    let is_load = |role: &Role| matches!(role, Role::Read { .. } | Role::Texture { .. });
-    let signals: [(&[u32], &str, fn(&Role) -> bool); 2] = [
-        (&stage.duties.waits, "grid_wait", |role| matches!(role, Role::GridWait)),
-        (&stage.duties.launches, "grid_launch", |role| matches!(role, Role::GridLaunch)),
-    ];
-    for (lines, what, wanted) in signals {
-        for &line in lines {
-            if nodes(stage, wanted, Some(line)).is_empty() {
-                let message = format!("`{what}` is not in the {place}");
-                judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
-            }
-        }
-        if lines.is_empty() && !nodes(stage, wanted, None).is_empty() {
-            let message = format!("the {place} holds a `{what}` that the kernel does not have");
-            judgement.findings.push(source.item(Code::MissingSync, stage, 0, message));
+/// The operations on `lines` are there, and no others of their kind.
+fn signals(
+    source: &Source<'_>,
+    stage: &Stage<'_>,
+    judgement: &mut Judgement,
+    (lines, what): (&[u32], &str),
+    wanted: impl Fn(&Role) -> bool + Copy,
+) {
+    let place = stage.place();
+    for &line in lines {
+        if nodes(stage, wanted, Some(line)).is_empty() {
+            let message = format!("`{what}` is not in the {place}");
+            judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
         }
     }
+    if lines.is_empty() && !nodes(stage, wanted, None).is_empty() {
+        let message = format!("the {place} holds a `{what}` that the kernel does not have");
+        judgement.findings.push(source.item(Code::MissingSync, stage, 0, message));
+    }
+}
+
+/// Waits and signals are there, and loads are on their side of the waits.
+fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
+    let place = stage.place();
+    let is_load = |role: &Role| matches!(role, Role::Read { .. } | Role::Texture { .. });
+    let is_wait = |role: &Role| matches!(role, Role::GridWait);
+    let is_launch = |role: &Role| matches!(role, Role::GridLaunch);
+    signals(source, stage, judgement, (&stage.duties.waits, "grid_wait"), is_wait);
+    signals(source, stage, judgement, (&stage.duties.launches, "grid_launch"), is_launch);
     let waits = grid_waits(stage);
     for duty in &stage.duties.after {
         let loads = nodes(stage, is_load, Some(duty.line));
         if let Some(load) = unwaited(stage.kernel, &waits, &loads) {
             let code = if stage.is_machine { Code::Moved } else { Code::Early };
-            let message = format!("a load that has to follow `grid_wait` is ahead of it in {place}");
+            let message =
+                format!("a load that has to follow `grid_wait` is ahead of it in the {place}");
             let mut item = source.item(code, stage, duty.line, message);
             item.param = name(stage.duties, duty.param);
             item.sass = machine_spot(stage, load, &waits);
@@ -322,7 +337,7 @@ fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     for duty in &stage.duties.before {
         let loads = nodes(stage, is_load, Some(duty.line));
         if let Some(&load) = loads.iter().find(|&&load| behind.contains(load)) {
-            let message = format!("a load of static data sank below `grid_wait` in {place}");
+            let message = format!("a load of static data sank below `grid_wait` in the {place}");
             let mut item = source.item(Code::Sunk, stage, duty.line, message);
             item.param = name(stage.duties, duty.param);
             item.sass = machine_spot(stage, load, &waits);

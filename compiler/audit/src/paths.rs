@@ -100,9 +100,8 @@ impl<'a> Sides<'a> {
         };
         for level in 0..=sides.chain.len() {
             let cut = &sides.chain[level..];
-            let open = |from: u32, to: u32| {
-                !cut.iter().any(|l| l.head == to && l.set.contains(from))
-            };
+            let open =
+                |from: u32, to: u32| !cut.iter().any(|l| l.head == to && l.set.contains(from));
             sides.after.push(after(kernel, facts, node, open));
             let mut seen = NodeSet::new(graph.len());
             let mut stack = vec![node];

@@ -101,7 +101,9 @@ impl Report {
     pub fn to_sarif(&self, file: &str) -> String {
         let results: Vec<serde_json::Value> = [("error", &self.findings), ("note", &self.notes)]
             .into_iter()
-            .flat_map(|(level, items)| items.iter().map(move |item| sarif_result(level, item, file)))
+            .flat_map(|(level, items)| {
+                items.iter().map(move |item| sarif_result(level, item, file))
+            })
             .collect();
         let rules: Vec<serde_json::Value> = Code::ALL
             .iter()

@@ -243,15 +243,11 @@ fn read(
         help: String::new(),
     };
     let place = |item: &mut Item, wait: Option<u32>, moved: Option<&Move>| {
-        item.wait = moved
-            .map(|m| m.wait_node)
-            .or(wait)
-            .and_then(|node| spot(case, node));
+        item.wait = moved.map(|m| m.wait_node).or(wait).and_then(|node| spot(case, node));
         item.sass = match moved {
-            Some(m) => Some(SassSpot {
-                load: hex(m.load_address),
-                wait: Some(hex(m.wait_address)),
-            }),
+            Some(m) => {
+                Some(SassSpot { load: hex(m.load_address), wait: Some(hex(m.wait_address)) })
+            }
             None if case.spots.is_none() => Some(SassSpot {
                 load: hex(address(case, site.reads[0].node)),
                 wait: wait.map(|node| hex(address(case, node))),
@@ -332,11 +328,13 @@ fn read(
                 item.code = Code::Early;
                 place(&mut item, site.later, None);
                 item.message = format!("{what} is read by a non-coherent load before the wait");
-                item.help = "right only if what it reads is not written by the earlier grid"
-                    .to_owned();
+                item.help =
+                    "right only if what it reads is not written by the earlier grid".to_owned();
                 judgement.notes.push(item);
             }
-            if site.noncoherent && let Some(name) = name {
+            if site.noncoherent
+                && let Some(name) = name
+            {
                 stands.insert(format!(
                     "`{}:{name}` does not change while it is read; no wait leads to these reads",
                     case.kernel.name
@@ -362,7 +360,9 @@ fn verb(kind: MoveKind) -> &'static str {
     match kind {
         MoveKind::Lifted => "stands after the wait in PTX and ahead of it in the machine code",
         MoveKind::Sunk => "stands before the wait in PTX and behind it in the machine code",
-        MoveKind::Merged => "was merged in the machine code with a load on the other side of the wait",
+        MoveKind::Merged => {
+            "was merged in the machine code with a load on the other side of the wait"
+        }
     }
 }
 

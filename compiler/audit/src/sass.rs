@@ -59,11 +59,18 @@ pub(crate) enum Reg {
 /// An operand.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operand {
-    Reg { reg: Reg, negated: bool },
+    Reg {
+        reg: Reg,
+        negated: bool,
+    },
     Predicate(Predicate),
     Integer(i64),
     /// A constant bank: bank, register added to the offset, offset.
-    Constant { bank: u32, index: Option<Reg>, offset: i64 },
+    Constant {
+        bank: u32,
+        index: Option<Reg>,
+        offset: i64,
+    },
     /// A bracketed address.
     Address(Vec<Operand>),
     /// A name in the code.

@@ -34,7 +34,9 @@ pub trait Toolchain {
 #[derive(Debug, Error)]
 pub enum ToolError {
     /// The tool is not there. The user has to install it.
-    #[error("{tool} was not found{place}; `python3 -m pip install --no-deps --target .tools {package}` gets it, or name it with {variable}")]
+    #[error(
+        "{tool} was not found{place}; `python3 -m pip install --no-deps --target .tools {package}` gets it, or name it with {variable}"
+    )]
     Missing {
         /// Name of the tool.
         tool: &'static str,
@@ -100,7 +102,14 @@ impl Toolchain for Processes {
             command.arg("-lineinfo");
         }
         command.arg(&input).arg("-o").arg(&output);
-        run(command, PTXAS, self.ptxas.as_deref())?;
+        run(command, PTXAS, self.ptxas.as_deref()).map_err(|error| match error {
+            // The name of the file between the tools means nothing to the reader.
+            ToolError::Refused { tool, message } => {
+                let name = input.display().to_string();
+                ToolError::Refused { tool, message: message.replace(&name, "the PTX") }
+            }
+            other => other,
+        })?;
         std::fs::read(&output).map_err(|source| ToolError::Io { tool, source })
     }
 

@@ -209,10 +209,7 @@ mod tests {
         let slot = values.origin(Origin::Slot(3), Some(0));
         let eight = values.constant(8);
         let sum = values.add(slot, eight);
-        assert_eq!(
-            values.terms(sum),
-            [Term { origins: vec![Origin::Slot(3)], offset: Some(8) }]
-        );
+        assert_eq!(values.terms(sum), [Term { origins: vec![Origin::Slot(3)], offset: Some(8) }]);
     }
 
     #[test]

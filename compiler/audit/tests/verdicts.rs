@@ -27,7 +27,11 @@ fn one_kernel_a_file() {
             let due = row.value[field].as_str().unwrap();
             let is = word(&report, None);
             if is != due || report.verdict == kernel_audit::Verdict::NotJudged {
-                problems.push(format!("{} {field}: {is}, due {due}\n{}", row.file, report.to_text("")));
+                problems.push(format!(
+                    "{} {field}: {is}, due {due}\n{}",
+                    row.file,
+                    report.to_text("")
+                ));
             }
         }
     }
@@ -44,19 +48,26 @@ fn check_folder(folder: &str) {
     for row in rows(folder) {
         let ptx = text(folder, &row.file);
         let open = audit(&ptx, &row.target, &[], &[], None);
-        let mut check = |what: &str, report: &kernel_audit::Report, kernel: Option<&str>, due: &str| {
-            let is = match report.verdict {
-                kernel_audit::Verdict::NotJudged => "not judged",
-                _ => word(report, kernel),
+        let mut check =
+            |what: &str, report: &kernel_audit::Report, kernel: Option<&str>, due: &str| {
+                let is = match report.verdict {
+                    kernel_audit::Verdict::NotJudged => "not judged",
+                    _ => word(report, kernel),
+                };
+                if is != due {
+                    problems.push(format!(
+                        "{} {what}: {is}, due {due}\n{}",
+                        row.file,
+                        report.to_text("")
+                    ));
+                }
             };
-            if is != due {
-                problems.push(format!("{} {what}: {is}, due {due}\n{}", row.file, report.to_text("")));
-            }
-        };
         if let Some(due) = row.value.get("undeclared").and_then(|v| v.as_str()) {
             check("undeclared", &open, None, due);
         }
-        for (kernel, due) in row.value.get("kernels").and_then(|v| v.as_object()).into_iter().flatten() {
+        for (kernel, due) in
+            row.value.get("kernels").and_then(|v| v.as_object()).into_iter().flatten()
+        {
             let due = due.as_str().unwrap();
             check(kernel, &open, Some(kernel), due);
         }

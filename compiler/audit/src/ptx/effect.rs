@@ -41,16 +41,18 @@ pub(crate) fn classify(opcode: &str, modifiers: &[String]) -> Option<Class> {
     Some(match opcode {
         "abs" | "activemask" | "add" | "addc" | "and" | "bfe" | "bfi" | "bfind" | "bmsk"
         | "brev" | "clz" | "cnot" | "copysign" | "cos" | "cvt" | "cvta" | "div" | "dp2a"
-        | "dp4a" | "elect" | "ex2" | "fma" | "fns" | "getctarank" | "isspacep" | "lg2"
-        | "lop3" | "mad" | "mad24" | "madc" | "mapa" | "match" | "max" | "min" | "mma" | "mov"
+        | "dp4a" | "elect" | "ex2" | "fma" | "fns" | "getctarank" | "isspacep" | "lg2" | "lop3"
+        | "mad" | "mad24" | "madc" | "mapa" | "match" | "max" | "min" | "mma" | "mov"
         | "movmatrix" | "mul" | "mul24" | "neg" | "not" | "or" | "popc" | "prmt" | "rcp"
         | "redux" | "rem" | "rsqrt" | "sad" | "selp" | "set" | "setp" | "shf" | "shfl" | "shl"
-        | "shr" | "sin" | "slct" | "sqrt" | "sub" | "subc" | "szext" | "tanh" | "testp"
-        | "vabsdiff" | "vabsdiff2" | "vabsdiff4" | "vadd" | "vadd2" | "vadd4" | "vavrg2"
-        | "vavrg4" | "vmad" | "vmax" | "vmax2" | "vmax4" | "vmin" | "vmin2" | "vmin4" | "vote"
-        | "vset" | "vset2" | "vset4" | "vshl" | "vshr" | "vsub" | "vsub2" | "vsub4" | "xor"
-        | "alloca" | "stacksave" | "stackrestore" | "createpolicy" | "istypep" | "suq" | "txq"
-        | "nanosleep" | "pmevent" | "setmaxnreg" | "brkpt" => Class::Compute,
+        | "shr" | "sin" | "slct" | "spdecompress" | "sqrt" | "sub" | "subc" | "szext" | "tanh"
+        | "testp" | "vabsdiff" | "vabsdiff2" | "vabsdiff4" | "vadd" | "vadd2" | "vadd4"
+        | "vavrg2" | "vavrg4" | "vmad" | "vmax" | "vmax2" | "vmax4" | "vmin" | "vmin2"
+        | "vmin4" | "vote" | "vset" | "vset2" | "vset4" | "vshl" | "vshr" | "vsub" | "vsub2"
+        | "vsub4" | "xor" | "alloca" | "stacksave" | "stackrestore" | "createpolicy"
+        | "istypep" | "suq" | "txq" | "nanosleep" | "pmevent" | "setmaxnreg" | "brkpt" => {
+            Class::Compute
+        }
         "ld" => Class::Load,
         "ldu" => Class::LoadUniform,
         "st" if matches!(first, "async" | "bulk") => Class::OnChip,

@@ -6,7 +6,7 @@ use super::{Function, Module, Operand, Targets};
 use crate::kernel::Gap;
 
 /// Nodes of one kernel at most; larger ones are not judged.
-const MOST_NODES: usize = 400_000;
+const MOST_NODES: usize = 200_000;
 /// Calls nest no deeper than this.
 const DEEPEST_CALL: u32 = 64;
 
@@ -27,8 +27,6 @@ pub(crate) struct Context<'a> {
 /// A call whose callee is in the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    pub(crate) caller: u32,
-    pub(crate) instruction: u32,
     pub(crate) callee: u32,
     /// The node behind the callee, at which results come back.
     pub(crate) back: u32,
@@ -38,7 +36,10 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Layout<'a> {
     pub(crate) contexts: Vec<Context<'a>>,
-    pub(crate) links: Vec<Link>,
+    /// Links by context and instruction of the call.
+    pub(crate) links: FxHashMap<(u32, u32), Link>,
+    /// Where each context goes back to.
+    pub(crate) backs: FxHashMap<u32, u32>,
     pub(crate) nodes: u32,
     pub(crate) regs: u32,
     pub(crate) slots: u32,
@@ -48,11 +49,27 @@ pub(crate) struct Layout<'a> {
 
 /// Lays out `kernel` with its callees.
 pub(crate) fn lay_out<'a>(module: &'a Module, kernel: &'a Function) -> Layout<'a> {
+    match expand(module, kernel, true) {
+        Some(layout) => layout,
+        None => {
+            let mut layout = expand(module, kernel, false)
+                .expect("without callees nothing is too large to lay out");
+            layout
+                .gaps
+                .push(Gap { node: None, message: "the kernel is too large to follow".to_owned() });
+            layout
+        }
+    }
+}
+
+/// The layout, or none where the callees make it too large.
+fn expand<'a>(module: &'a Module, kernel: &'a Function, callees: bool) -> Option<Layout<'a>> {
     let by_name: FxHashMap<&str, &Function> =
         module.functions.iter().map(|f| (f.name.as_str(), f)).collect();
     let mut layout = Layout {
         contexts: Vec::new(),
-        links: Vec::new(),
+        links: FxHashMap::default(),
+        backs: FxHashMap::default(),
         nodes: 0,
         regs: 0,
         slots: 0,
@@ -61,7 +78,7 @@ pub(crate) fn lay_out<'a>(module: &'a Module, kernel: &'a Function) -> Layout<'a
     };
     layout.add(kernel, None, 0);
     let mut next = 0;
-    while next < layout.contexts.len() {
+    while callees && next < layout.contexts.len() {
         let caller = next as u32;
         next += 1;
         let function = layout.contexts[caller as usize].function;
@@ -84,29 +101,19 @@ pub(crate) fn lay_out<'a>(module: &'a Module, kernel: &'a Function) -> Layout<'a
             }
             let size = callee.body.as_ref().map_or(0, |body| body.instructions.len());
             if depth >= DEEPEST_CALL || layout.nodes as usize + size > MOST_NODES {
-                gap("the calls make the kernel too large to follow".to_owned());
-                continue;
+                return None;
             }
             let context = layout.contexts.len() as u32;
             layout.add(callee, Some((caller, index as u32)), depth + 1);
             let back = layout.nodes;
             layout.nodes += 1;
-            layout.links.push(Link {
-                caller,
-                instruction: index as u32,
-                callee: context,
-                back,
-            });
+            layout.links.insert((caller, index as u32), Link { callee: context, back });
+            layout.backs.insert(context, back);
         }
-    }
-    if layout.nodes as usize > MOST_NODES {
-        layout
-            .gaps
-            .push(Gap { node: None, message: "the kernel is too large to follow".to_owned() });
     }
     layout.exit = layout.nodes;
     layout.nodes += 1;
-    layout
+    Some(layout)
 }
 
 impl<'a> Layout<'a> {
@@ -140,10 +147,10 @@ fn is_above(contexts: &[Context<'_>], from: u32, name: &str) -> bool {
 
 /// The name of the function that a call names, if it names one.
 pub(crate) fn called(operands: &[Operand]) -> Option<&str> {
-    operands.iter().find_map(|operand| match operand {
+    match operands.iter().find(|operand| !matches!(operand, Operand::List(_)))? {
         Operand::Function(name) | Operand::Name(name) => Some(name.as_str()),
         _ => None,
-    })
+    }
 }
 
 /// Results and arguments of a call.

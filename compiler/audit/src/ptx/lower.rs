@@ -10,9 +10,7 @@ use super::parse::type_bits;
 use super::{Formal, Function, Instruction, Module, Operand, Space};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
-use crate::kernel::{
-    Gap, Kernel, Named, Order, Param, Place, Role, is_harmless_function,
-};
+use crate::kernel::{Gap, Kernel, Named, Order, Param, Place, Role, is_harmless_function};
 use crate::values::{Origin, ValueId, Values};
 
 mod compute;
@@ -119,11 +117,7 @@ impl<'a> Lowering<'a> {
         let layout = self.layout;
         let context = &layout.contexts[index as usize];
         let Some(body) = &context.function.body else { return };
-        let returns = layout
-            .links
-            .iter()
-            .find(|link| link.callee == index)
-            .map_or(layout.exit, |link| link.back);
+        let returns = layout.backs.get(&index).copied().unwrap_or(layout.exit);
         let count = body.instructions.len() as u32;
         for (offset, instruction) in body.instructions.iter().enumerate() {
             let at = At { context: index, node: context.first_node + offset as u32 };
@@ -164,11 +158,7 @@ impl<'a> Lowering<'a> {
             Some(Class::Return) => self.graph.add_edge(at.node, returns),
             Some(Class::Exit) => self.graph.add_edge(at.node, layout.exit),
             Some(Class::Call) => {
-                let link = layout
-                    .links
-                    .iter()
-                    .find(|l| l.caller == at.context && context.first_node + l.instruction == at.node);
-                match link {
+                match layout.links.get(&(at.context, at.node - context.first_node)) {
                     Some(link) => {
                         let first = self.entry_of(link.callee, link.back);
                         self.graph.add_edge(at.node, first);
@@ -353,9 +343,9 @@ impl<'a> Lowering<'a> {
         let named = match space {
             Some(Space::Global) => Some(Named::Global),
             None => Some(Named::Generic),
-            Some(
-                Space::Shared | Space::Const | Space::Local | Space::Param | Space::Texture,
-            ) => None,
+            Some(Space::Shared | Space::Const | Space::Local | Space::Param | Space::Texture) => {
+                None
+            }
         };
         if let Some(named) = named {
             let order = if has(instruction, "acquire") {
@@ -382,7 +372,8 @@ impl<'a> Lowering<'a> {
     fn store(&mut self, at: At, instruction: &Instruction) {
         let space = space(instruction);
         let bytes = element_bytes(instruction);
-        let (Some(target), Some(data)) = (instruction.operands.first(), instruction.operands.get(1))
+        let (Some(target), Some(data)) =
+            (instruction.operands.first(), instruction.operands.get(1))
         else {
             return self.gap(at, "a store without an address");
         };
@@ -456,12 +447,8 @@ impl<'a> Lowering<'a> {
         let reads_global = reads_global.skip(1).any(|m| m == "global");
         if reads_global && let Some(source) = instruction.operands.get(1) {
             let addr = self.address(at, source, None);
-            self.roles[at.node as usize] = Role::Read {
-                noncoherent: false,
-                order: Order::Weak,
-                named: Named::Global,
-                addr,
-            };
+            self.roles[at.node as usize] =
+                Role::Read { noncoherent: false, order: Order::Weak, named: Named::Global, addr };
         } else if has(instruction, "global") {
             self.touch(at, instruction, 0);
         }
@@ -508,8 +495,7 @@ impl<'a> Lowering<'a> {
 
     fn on_chip(&mut self, at: At, instruction: &Instruction) {
         let waits = instruction.modifiers.iter().any(|m| {
-            matches!(m.as_str(), "wait_group" | "wait::ld" | "wait::st")
-                || m.starts_with("fence")
+            matches!(m.as_str(), "wait_group" | "wait::ld" | "wait::st") || m.starts_with("fence")
         });
         if waits {
             self.roles[at.node as usize] = Role::Fence;
@@ -589,11 +575,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn uses(&self, at: At, operands: &[Operand]) -> Vec<Source> {
-        operands
-            .iter()
-            .flat_map(|operand| self.registers(at, operand))
-            .map(Source::Used)
-            .collect()
+        operands.iter().flat_map(|operand| self.registers(at, operand)).map(Source::Used).collect()
     }
 
     /// The value of an operand.
@@ -614,9 +596,10 @@ impl<'a> Lowering<'a> {
             Operand::LocalVar(var, offset) => {
                 let origin = match context.function.vars[*var as usize].space {
                     Space::Param => {
-                        let formal = context.function.params.iter().position(
-                            |formal| matches!(formal, Formal::Var(name) if name == var),
-                        );
+                        let formal =
+                            context.function.params.iter().position(
+                                |formal| matches!(formal, Formal::Var(name) if name == var),
+                            );
                         match formal {
                             Some(index) if at.context == 0 => Origin::ParamSpace(index as u32),
                             _ => Origin::Slot(context.first_slot + var),
@@ -642,9 +625,7 @@ impl<'a> Lowering<'a> {
     /// The parts of a bracketed address.
     fn address(&mut self, at: At, operand: &Operand, space: Option<Space>) -> Vec<Source> {
         let mut parts = match operand {
-            Operand::Address(parts, _) => {
-                parts.iter().map(|part| self.source(at, part)).collect()
-            }
+            Operand::Address(parts, _) => parts.iter().map(|part| self.source(at, part)).collect(),
             other => vec![self.source(at, other)],
         };
         match space {

@@ -9,14 +9,15 @@ use rustc_hash::FxHashMap;
 
 use super::token::{Kind, Token, Unreadable, tokens};
 use super::{
-    Body, Formal, Function, Instruction, Module, Operand, RegId, SourcePlace, Space,
-    Targets, Var,
+    Body, Formal, Function, Instruction, Module, Operand, RegId, SourcePlace, Space, Targets, Var,
 };
 
 mod operand;
 
 /// Operands nest no deeper than this.
 const DEEPEST: u32 = 12;
+/// A function has no more instructions than this.
+const MOST_INSTRUCTIONS: u32 = 200_000;
 /// Braces nest no deeper than this.
 const DEEPEST_SCOPE: usize = 256;
 
@@ -95,10 +96,8 @@ impl<'a> Parser<'a> {
     }
 
     fn fail<T>(&self, message: impl Into<String>) -> Result<T, Unreadable> {
-        let line = self
-            .peek()
-            .or_else(|| self.tokens.last().copied())
-            .map_or(1, |token| token.line);
+        let line =
+            self.peek().or_else(|| self.tokens.last().copied()).map_or(1, |token| token.line);
         Err(Unreadable { line, message: message.into() })
     }
 
@@ -451,15 +450,8 @@ impl<'a> Parser<'a> {
             Some(self.body()?)
         };
         let draft = self.function.take().unwrap_or_default();
-        let function = Function {
-            name,
-            is_entry,
-            params,
-            returns,
-            body,
-            vars: draft.vars,
-            regs: draft.regs,
-        };
+        let function =
+            Function { name, is_entry, params, returns, body, vars: draft.vars, regs: draft.regs };
         // A declaration without body gives way to the definition.
         match self.module.functions.iter_mut().find(|f| f.name == function.name) {
             Some(old) if old.body.is_none() => *old = function,
@@ -543,10 +535,16 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 self.registers()
             }
-            ".pragma" | ".callprototype" | ".calltargets" | ".branchtargets" | ".minnctapersm"
-            | ".maxnreg" | ".maxntid" | ".reqntid" | ".abi_preserve" | ".abi_preserve_control" => {
-                self.skip_statement()
-            }
+            ".pragma"
+            | ".callprototype"
+            | ".calltargets"
+            | ".branchtargets"
+            | ".minnctapersm"
+            | ".maxnreg"
+            | ".maxntid"
+            | ".reqntid"
+            | ".abi_preserve"
+            | ".abi_preserve_control" => self.skip_statement(),
             _ => match space_of(directive) {
                 Some(space) => {
                     self.at += 1;
@@ -626,6 +624,9 @@ impl<'a> Parser<'a> {
         });
         let draft = self.draft();
         let index = draft.instructions.len() as u32;
+        if index >= MOST_INSTRUCTIONS {
+            return self.fail("the function is too long");
+        }
         let scope = draft.scope();
         let mut targets = Targets::None;
         if opcode == "bra" || opcode == "brx" {

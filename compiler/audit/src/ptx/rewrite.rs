@@ -20,11 +20,8 @@ pub(crate) fn id_of(line: u32) -> Option<u32> {
 
 /// Writes the copy.
 pub(crate) fn with_lines(text: &str, module: &Module) -> String {
-    let mut edits: Vec<(usize, usize, String)> = module
-        .debug_spans
-        .iter()
-        .map(|&(start, end)| (start, end, String::new()))
-        .collect();
+    let mut edits: Vec<(usize, usize, String)> =
+        module.debug_spans.iter().map(|&(start, end)| (start, end, String::new())).collect();
     edits.push((module.header_end, module.header_end, format!("\n.file 1 \"{FILE}\"\n")));
     for (id, place) in module.places.iter().enumerate() {
         let line = line_of(id as u32);

@@ -210,8 +210,24 @@ mod tests {
         assert_eq!(
             words("ld.global.nc.L1::no_allocate.v2.f32 {%f1,%f2},[%rd1+4];"),
             [
-                "ld", ".global", ".nc", ".L1::no_allocate", ".v2", ".f32", "{", "%f1", ",", "%f2",
-                "}", ",", "[", "%rd1", "+", "4", "]", ";"
+                "ld",
+                ".global",
+                ".nc",
+                ".L1::no_allocate",
+                ".v2",
+                ".f32",
+                "{",
+                "%f1",
+                ",",
+                "%f2",
+                "}",
+                ",",
+                "[",
+                "%rd1",
+                "+",
+                "4",
+                "]",
+                ";"
             ]
         );
         assert_eq!(words("mov.f64 %d, 1.5e-3;"), ["mov", ".f64", "%d", ",", "1.5e-3", ";"]);

@@ -11,13 +11,13 @@ use super::opcode::{Class, classify, has};
 use super::{Code, Instruction, Operand, REGISTERS, Reg};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
-use crate::kernel::{Gap, is_harmless_function, Kernel, Named, Order, Param, Place, Role};
+use crate::kernel::{Gap, Kernel, Named, Order, Param, Place, Role, is_harmless_function};
 use crate::values::{Origin, ValueId, Values};
 
 mod compute;
 
 /// Nodes of one kernel at most; larger ones are not judged.
-const MOST_NODES: usize = 400_000;
+const MOST_NODES: usize = 200_000;
 /// Calls nest no deeper than this.
 const DEEPEST_CALL: u32 = 64;
 /// Distance in which an invalidation belongs to the load before it.
@@ -181,9 +181,8 @@ impl Lowering<'_> {
         // An instruction that never runs is nothing.
         let never = instruction.guard.is_some_and(|g| g.reg.is_none() && g.negated);
         let class = if never { Class::Compute } else { classify(instruction) };
-        self.guards[node as usize] = instruction
-            .guard
-            .and_then(|g| g.reg.map(|reg| Guard { reg, negated: g.negated }));
+        self.guards[node as usize] =
+            instruction.guard.and_then(|g| g.reg.map(|reg| Guard { reg, negated: g.negated }));
         if !never {
             self.effect(node, class, list, index);
         }
@@ -261,9 +260,9 @@ impl Lowering<'_> {
     fn is_harmless_call(&self, list: &[Instruction], index: u32) -> bool {
         let call = &list[index as usize];
         let Some(Operand::Reg { reg, .. }) = call.operands.first() else {
-            return call.operands.iter().any(|operand| {
-                matches!(operand, Operand::Label(name) if is_harmless_function(name))
-            });
+            return call.operands.iter().any(
+                |operand| matches!(operand, Operand::Label(name) if is_harmless_function(name)),
+            );
         };
         let writer = list[..index as usize].iter().rev().take(CALL_REACH).find(|earlier| {
             matches!(earlier.operands.first(), Some(Operand::Reg { reg: dst, .. }) if dst == reg)
@@ -279,14 +278,7 @@ impl Lowering<'_> {
             && self.bank_functions.iter().all(|name| is_harmless_function(name))
     }
 
-    fn call(
-        &mut self,
-        node: u32,
-        context: u32,
-        at: (usize, u32),
-        target: (usize, u32),
-        exit: u32,
-    ) {
+    fn call(&mut self, node: u32, context: u32, at: (usize, u32), target: (usize, u32), exit: u32) {
         let depth = self.contexts[context as usize].depth;
         let mut above = Some(context);
         while let Some(index) = above {

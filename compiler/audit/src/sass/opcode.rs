@@ -83,9 +83,10 @@ pub(crate) fn classify(instruction: &Instruction) -> Class {
         "STS" | "STSM" | "STT" | "STTM" | "STAS" | "REDAS" | "REDS" | "CCTLL" | "CCTLT"
         | "SYNCSU" | "UBLKPF" | "UTMAPF" | "UTMACCTL" | "UTMACMDFLUSH" | "UTMALST" | "SUST"
         | "SUATOM" | "SURED" | "SUQUERY" | "TXQ" | "QSPC" | "GETLMEMBASE" | "SETLMEMBASE"
-        | "LDTRAM" | "USTAS" | "UCGABAR_GET" | "UGETNEXTWORKID" | "UVIRTCOUNT"
-        | "ARRIVES" | "LDGDEPBAR" | "ISBERD" | "ISBEWR" | "AL2P" | "ALD" | "AST" | "PIXLD"
-        | "OUT" | "IPA" => Class::OnChip,
+        | "LDTRAM" | "USTAS" | "UCGABAR_GET" | "UGETNEXTWORKID" | "UVIRTCOUNT" | "ARRIVES"
+        | "LDGDEPBAR" | "ISBERD" | "ISBEWR" | "AL2P" | "ALD" | "AST" | "PIXLD" | "OUT" | "IPA" => {
+            Class::OnChip
+        }
         "SYNCS" => {
             if has(instruction, "PHASECHK") {
                 Class::Barrier

@@ -62,10 +62,10 @@ fn source_line(text: &str, old: Option<&Line>) -> Option<Line> {
 
 /// `/*0080*/ @P0 BRA `(.L_x_0) ;`.
 fn instruction(row: &str, line: Option<&Line>) -> Option<Instruction> {
-    let start = row.find("/*")?;
-    let end = row[start..].find("*/")? + start;
-    let address = u64::from_str_radix(row[start + 2..end].trim(), 16).ok()?;
-    let mut body = row[end + 2..].trim().trim_start_matches('{').trim_start();
+    let (_, rest) = row.split_once("/*")?;
+    let (address, rest) = rest.split_once("*/")?;
+    let address = u64::from_str_radix(address.trim(), 16).ok()?;
+    let mut body = rest.trim().trim_start_matches('{').trim_start();
     if let Some(remark) = body.find("(*") {
         body = &body[..remark];
     }

@@ -62,7 +62,8 @@ fn top_names(pieces: &[&str]) -> BTreeSet<String> {
         }
         if matches!(*piece, ".entry" | ".func" | ".shared" | ".global" | ".const") {
             wanted = true;
-        } else if wanted && piece.starts_with(|c: char| c.is_ascii_alphabetic() || "_$".contains(c)) {
+        } else if wanted && piece.starts_with(|c: char| c.is_ascii_alphabetic() || "_$".contains(c))
+        {
             names.insert((*piece).to_owned());
             wanted = false;
         }

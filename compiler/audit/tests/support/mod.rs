@@ -58,8 +58,12 @@ pub fn audit(
 
 /// The names of a `mutable` or `static` field: `{"params": […], "verdict": …}`.
 pub fn declared(field: &Value) -> (Vec<String>, String) {
-    let names =
-        field["params"].as_array().unwrap().iter().map(|v| v.as_str().unwrap().to_owned()).collect();
+    let names = field["params"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_str().unwrap().to_owned())
+        .collect();
     (names, field["verdict"].as_str().unwrap().to_owned())
 }
 
@@ -75,7 +79,8 @@ pub fn tools() -> Processes {
         if let Some(path) = std::env::var_os(variable) {
             return Some(PathBuf::from(path));
         }
-        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nvidia/cu13/bin").join(name);
+        let own =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nvidia/cu13/bin").join(name);
         if own.exists() {
             return Some(own);
         }

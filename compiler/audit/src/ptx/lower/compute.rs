@@ -73,12 +73,10 @@ impl Lowering<'_> {
                 if has(instruction, "global") {
                     self.roles[at.node as usize] = Role::Touch { addr: vec![src] };
                 } else if !to {
-                    let space = instruction.modifiers.iter().find_map(|name| {
-                        match name.as_str() {
-                            "shared" | "shared::cta" | "shared::cluster" => Some(Origin::Shared),
-                            "const" => Some(Origin::Const),
-                            _ => None,
-                        }
+                    let space = instruction.modifiers.iter().find_map(|name| match name.as_str() {
+                        "shared" | "shared::cta" | "shared::cluster" => Some(Origin::Shared),
+                        "const" => Some(Origin::Const),
+                        _ => None,
                     });
                     if let Some(origin) = space {
                         parts.push(Source::Value(self.values.origin(origin, None)));

@@ -75,10 +75,7 @@ impl Parser<'_> {
         }
         let ends = |parser: &Self| {
             parser.peek().is_none_or(|t| {
-                matches!(
-                    t.kind,
-                    Kind::Mark(b',' | b';' | b'}' | b')' | b']' | b'|') | Kind::Dotted
-                )
+                matches!(t.kind, Kind::Mark(b',' | b';' | b'}' | b')' | b']' | b'|') | Kind::Dotted)
             })
         };
         if ends(self) {
@@ -174,9 +171,21 @@ impl Parser<'_> {
         let part = self.dotted().is_some_and(|name| {
             matches!(
                 name,
-                ".x" | ".y" | ".z" | ".w" | ".r" | ".g" | ".b" | ".a" | ".b0" | ".b1" | ".b2"
-                    | ".b3" | ".h0" | ".h1"
-            ) || name.len() == 4 && (name.starts_with(".b") || name.starts_with(".h"))
+                ".x" | ".y"
+                    | ".z"
+                    | ".w"
+                    | ".r"
+                    | ".g"
+                    | ".b"
+                    | ".a"
+                    | ".b0"
+                    | ".b1"
+                    | ".b2"
+                    | ".b3"
+                    | ".h0"
+                    | ".h1"
+            ) || name.len() == 4
+                && (name.starts_with(".b") || name.starts_with(".h"))
                 && name[2..].bytes().all(|b| b.is_ascii_digit())
                 && super::type_bits(name).is_none()
         });

@@ -33,9 +33,7 @@ impl Lowering<'_> {
     ) -> Option<Step> {
         let base = instruction.base.strip_prefix('U').unwrap_or(&instruction.base);
         let step = match base {
-            "MOV" | "R2UR" => {
-                Step::Sum { dst, parts: vec![self.word(sources.first()?, word)] }
-            }
+            "MOV" | "R2UR" => Step::Sum { dst, parts: vec![self.word(sources.first()?, word)] },
             "SHFL" => Step::Pick { dst, among: vec![self.word(sources.first()?, word)] },
             "IADD3" | "IADD" | "IADD64" | "VIADD" | "IADD32I" => {
                 let operands = sources.iter().filter(|o| !matches!(o, Operand::Predicate(_)));
@@ -52,11 +50,9 @@ impl Lowering<'_> {
                 Step::Pick { dst, among }
             }
             "LOP3" | "LOP" | "PRMT" => {
-                let small = |operand: &&Operand| {
-                    matches!(operand, Operand::Integer(mask) if (0..0x1_0000).contains(mask))
-                };
+                let small = |operand: &&Operand| matches!(operand, Operand::Integer(mask) if (0..0x1_0000).contains(mask));
                 // An `and` with a small mask leaves a number.
-                let is_and = sources.iter().any(|o| *o == Operand::Integer(0xc0));
+                let is_and = sources.contains(&Operand::Integer(0xc0));
                 if is_and && sources.get(..2)?.iter().any(|o| small(&o)) {
                     return None;
                 }
@@ -280,7 +276,8 @@ fn targets(instruction: &Instruction) -> Targets {
     let mut found = Targets { regs: Vec::new(), predicates: Vec::new(), first_source: 0 };
     let writes_none = matches!(
         instruction.base.as_str(),
-        "NOP" | "YIELD"
+        "NOP"
+            | "YIELD"
             | "NANOSLEEP"
             | "BSSY"
             | "BSYNC"
@@ -303,8 +300,17 @@ fn targets(instruction: &Instruction) -> Targets {
     }
     let carries = matches!(
         instruction.base.as_str(),
-        "IADD3" | "UIADD3" | "IMAD" | "UIMAD" | "LEA" | "ULEA" | "IADD" | "UIADD" | "IADD64"
-            | "UIADD64" | "VIADD"
+        "IADD3"
+            | "UIADD3"
+            | "IMAD"
+            | "UIMAD"
+            | "LEA"
+            | "ULEA"
+            | "IADD"
+            | "UIADD"
+            | "IADD64"
+            | "UIADD64"
+            | "VIADD"
     );
     let most_beside = if carries {
         2
@@ -321,7 +327,15 @@ fn targets(instruction: &Instruction) -> Targets {
     // Most instructions that write predicates first write nothing else.
     let reg_after_predicate = matches!(
         instruction.base.as_str(),
-        "SHFL" | "ATOM" | "ATOMG" | "UATOMG" | "ATOMS" | "LOP3" | "ULOP3" | "R2UR" | "ELECT"
+        "SHFL"
+            | "ATOM"
+            | "ATOMG"
+            | "UATOMG"
+            | "ATOMS"
+            | "LOP3"
+            | "ULOP3"
+            | "R2UR"
+            | "ELECT"
             | "MATCH"
     );
     let mut beside = 0;

@@ -1,0 +1,154 @@
+//! The check of our own builds: a sound kernel passes, and each fault that a compiler may bring in is
+//! found.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+
+mod support;
+
+use kernel_abi::Access;
+use kernel_audit::{
+    AssembleOptions, Code, KernelObligations, LoadLine, Obligations, PASSES, Report, Toolchain,
+    Verdict, check_build,
+};
+use support::tools;
+
+const W: u32 = 0;
+const X: u32 = 1;
+
+/// A kernel with `.loc` lines: 3 reads weights, 5 waits, 6 reads activations, 8 lets the next grid start.
+fn kernel(name: &str, body: &str) -> String {
+    format!(
+        ".visible .entry {name}(.param .u64 .ptr .global w, .param .u64 .ptr .global x, \
+         .param .u64 .ptr .global y)\n.reqntid 128\n{{\n\
+         .reg .b32 %r<8>; .reg .b64 %rd<12>; .reg .f32 %f<12>; .reg .pred %p<3>;\n\
+         .loc 1 1 0\nld.param.b64 %rd1, [w];\nld.param.b64 %rd2, [x];\nld.param.b64 %rd3, [y];\n\
+         .loc 1 2 0\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd4, %r1, 4;\n\
+         add.s64 %rd5, %rd1, %rd4;\nadd.s64 %rd6, %rd2, %rd4;\nadd.s64 %rd7, %rd3, %rd4;\n\
+         {body}\
+         .loc 1 9 0\nst.global.b32 [%rd7], %f3;\nret;\n}}\n"
+    )
+}
+
+fn module(kernels: &[String]) -> String {
+    format!(
+        ".version 8.6\n.target sm_90a\n.address_size 64\n.file 1 \"k.tile\"\n{}",
+        kernels.concat()
+    )
+}
+
+fn duties(kernel: &str) -> KernelObligations {
+    KernelObligations {
+        kernel: kernel.to_owned(),
+        params: vec![
+            ("w".to_owned(), Access::Static),
+            ("x".to_owned(), Access::Input),
+            ("y".to_owned(), Access::Output),
+        ],
+        after: vec![LoadLine { line: 6, param: X }],
+        before: vec![LoadLine { line: 3, param: W }],
+        waits: vec![5],
+        launches: vec![8],
+    }
+}
+
+fn check(ptx: &str, kernels: &[&str]) -> Report {
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(ptx, &options).unwrap();
+    let obligations = Obligations { kernels: kernels.iter().map(|name| duties(name)).collect() };
+    check_build(ptx, &cubin, &obligations, &tools)
+}
+
+const WEIGHTS: &str = ".loc 1 3 0\nld.global.b32 %f1, [%rd5];\n";
+const WAIT: &str = ".loc 1 5 0\ngriddepcontrol.wait;\n";
+const ACTIVATIONS: &str = ".loc 1 6 0\nld.global.b32 %f2, [%rd6];\n";
+const PRODUCT: &str = ".loc 1 7 0\nmul.f32 %f3, %f1, %f2;\n";
+const LAUNCH: &str = ".loc 1 8 0\ngriddepcontrol.launch_dependents;\n";
+
+fn codes(report: &Report, kernel: &str) -> Vec<Code> {
+    let mut codes: Vec<Code> =
+        report.findings.iter().filter(|i| i.kernel == kernel).map(|i| i.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    codes
+}
+
+#[test]
+fn a_sound_build_is_clean() {
+    let ptx = module(&[kernel("good", &[WEIGHTS, WAIT, ACTIVATIONS, PRODUCT, LAUNCH].concat())]);
+    let report = check(&ptx, &["good"]);
+    assert_eq!(report.verdict, Verdict::Clean, "{}", report.to_text("k"));
+}
+
+#[test]
+fn every_fault_is_found() {
+    let weights_nc = WEIGHTS.replace("ld.global", "ld.global.nc");
+    let activations_nc = ACTIVATIONS.replace("ld.global", "ld.global.nc");
+    let red = ".loc 1 7 0\nred.global.add.u32 [%rd7+4096], 1;\n";
+    let kernels = [
+        kernel("early", &[WEIGHTS, ACTIVATIONS, WAIT, PRODUCT, LAUNCH].concat()),
+        kernel("late_weights", &[WAIT, WEIGHTS, ACTIVATIONS, PRODUCT, LAUNCH].concat()),
+        kernel("sunk_weights", &[&weights_nc, WAIT, ACTIVATIONS, PRODUCT, LAUNCH].concat()),
+        kernel("noncoherent", &[WEIGHTS, WAIT, &activations_nc, PRODUCT, LAUNCH].concat()),
+        kernel("no_wait", &[WEIGHTS, ACTIVATIONS, PRODUCT, LAUNCH].concat()),
+        kernel("no_launch", &[WEIGHTS, WAIT, ACTIVATIONS, PRODUCT].concat()),
+        kernel("bare", &[WEIGHTS, WAIT, ACTIVATIONS, PRODUCT, red, LAUNCH].concat()),
+        kernel(
+            "one_path",
+            &[
+                WEIGHTS,
+                ".loc 1 4 0\nsetp.gt.u32 %p1, %r1, 7;\n@%p1 bra SKIP;\n",
+                WAIT,
+                "SKIP:\n",
+                ACTIVATIONS,
+                PRODUCT,
+                LAUNCH,
+            ]
+            .concat(),
+        ),
+    ];
+    let names = [
+        "early",
+        "late_weights",
+        "sunk_weights",
+        "noncoherent",
+        "no_wait",
+        "no_launch",
+        "bare",
+        "one_path",
+    ];
+    let report = check(&module(&kernels), &names);
+    assert_eq!(report.verdict, Verdict::Findings);
+    let text = report.to_text("k");
+    assert_eq!(codes(&report, "early"), [Code::Moved, Code::Early], "{text}");
+    assert_eq!(codes(&report, "late_weights"), [Code::Sunk], "{text}");
+    assert_eq!(codes(&report, "sunk_weights"), [Code::NonCoherent, Code::Sunk], "{text}");
+    assert_eq!(codes(&report, "noncoherent"), [Code::NonCoherent], "{text}");
+    assert_eq!(codes(&report, "no_wait"), [Code::Moved, Code::Early, Code::MissingSync], "{text}");
+    assert_eq!(codes(&report, "no_launch"), [Code::MissingSync], "{text}");
+    assert_eq!(codes(&report, "bare"), [Code::BareAtomic], "{text}");
+    assert_eq!(codes(&report, "one_path"), [Code::Moved, Code::Early], "{text}");
+    let sunk = report
+        .findings
+        .iter()
+        .find(|item| item.kernel == "sunk_weights" && item.code == Code::Sunk)
+        .unwrap();
+    assert_eq!(sunk.param.as_deref(), Some("w"));
+    assert!(sunk.sass.as_ref().unwrap().wait.is_some());
+}
+
+#[test]
+fn a_missing_kernel_and_bad_text_are_not_judged() {
+    let ptx = module(&[kernel("good", &[WEIGHTS, WAIT, ACTIVATIONS, PRODUCT, LAUNCH].concat())]);
+    let report = check(&ptx, &["other"]);
+    assert_eq!(report.verdict, Verdict::NotJudged);
+    let report = check_build("what is this", &[], &Obligations::default(), &tools());
+    assert_eq!(report.verdict, Verdict::NotJudged);
+}
+
+#[test]
+fn passes_name_known_codes() {
+    let known: Vec<&str> = Code::ALL.iter().map(|code| code.code()).collect();
+    for pass in PASSES {
+        assert!(pass.codes.iter().all(|code| known.contains(code)), "{}", pass.name);
+    }
+}
