@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use kernel_audit::{KernelObligations, LoadLine, Obligations, Processes, Report, Toolchain, check_build};
+use kernel_audit::{
+    KernelObligations, LoadLine, Obligations, Processes, Report, Toolchain, check_build,
+};
 use kernel_codegen::{CodegenError, SourceLine, Stage, Tools, Usage};
 use kernel_dsl::source::SourceMap;
 use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
@@ -36,7 +38,8 @@ impl Machine {
         let program = std::env::current_exe().and_then(|path| path.metadata()).map_or_else(
             |_| String::new(),
             |meta| {
-                let time = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+                let time =
+                    meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
                 format!("{} {}", meta.len(), time.map_or(0, |t| t.as_nanos()))
             },
         );
@@ -102,9 +105,7 @@ impl Product {
 pub fn compile_one(cli: &Cli, job: Job) -> Result<Done, Refusal> {
     // A stage before machine code needs no tools.
     let tools = match job.last {
-        Stage::Cubin => {
-            Tools { ptxas: Some(session::tool(cli, Tool::Ptxas)?), nvdisasm: None }
-        }
+        Stage::Cubin => Tools { ptxas: Some(session::tool(cli, Tool::Ptxas)?), nvdisasm: None },
         Stage::Mlir | Stage::Llvm | Stage::Ptx => Tools::default(),
     };
     let pool = pool(tools, 1);
@@ -168,12 +169,16 @@ fn in_parallel<T: Send, R: Send>(
         let handles: Vec<_> = lanes
             .into_iter()
             .map(|lane| {
-                scope.spawn(move || lane.into_iter().map(|(i, item)| (i, run(item))).collect::<Vec<_>>())
+                scope.spawn(move || {
+                    lane.into_iter().map(|(i, item)| (i, run(item))).collect::<Vec<_>>()
+                })
             })
             .collect();
         handles
             .into_iter()
-            .flat_map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .flat_map(|handle| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
             .collect()
     });
     results.sort_by_key(|(index, _)| *index);
@@ -228,7 +233,8 @@ fn obligations(kernel: &DeviceKernel) -> Obligations {
                 match order {
                     WaitOrder::After if !fixed => duties.after.push(load),
                     WaitOrder::Before if fixed => duties.before.push(load),
-                    WaitOrder::After | WaitOrder::Before | WaitOrder::Mixed | WaitOrder::NoWait => {}
+                    WaitOrder::After | WaitOrder::Before | WaitOrder::Mixed | WaitOrder::NoWait => {
+                    }
                 }
             }
             OpRole::GridWait => duties.waits.push(line),
@@ -244,8 +250,11 @@ fn obligations(kernel: &DeviceKernel) -> Obligations {
 /// # Errors
 /// nvdisasm failed.
 pub fn disassemble(cli: &Cli, nvdisasm: &Path, cubin: &[u8]) -> Result<String, Refusal> {
-    let processes =
-        Processes { ptxas: None, nvdisasm: Some(nvdisasm.to_owned()), scratch: std::env::temp_dir() };
+    let processes = Processes {
+        ptxas: None,
+        nvdisasm: Some(nvdisasm.to_owned()),
+        scratch: std::env::temp_dir(),
+    };
     processes
         .disassemble(cubin)
         .map_err(|error| Box::new(session::world(cli.format, "E0807", &error.to_string())))

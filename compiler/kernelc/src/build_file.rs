@@ -59,7 +59,9 @@ impl Entry {
         let name = self.name.as_deref().unwrap_or(&self.kernel);
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-            return Err(format!("`{name}` cannot name an artefact: use letters, digits, `_`, `-`, `.`"));
+            return Err(format!(
+                "`{name}` cannot name an artefact: use letters, digits, `_`, `-`, `.`"
+            ));
         }
         Ok(name)
     }

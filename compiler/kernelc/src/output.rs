@@ -10,8 +10,7 @@ use kernel_ir::verify::Waived;
 use crate::cli::{Answer, Format, exit};
 
 /// Who writes SARIF logs.
-const TOOL: sarif::Tool<'_> =
-    sarif::Tool { name: "kernelc", version: env!("CARGO_PKG_VERSION") };
+const TOOL: sarif::Tool<'_> = sarif::Tool { name: "kernelc", version: env!("CARGO_PKG_VERSION") };
 
 /// Colours where a person reads.
 fn look() -> Look {

@@ -238,7 +238,9 @@ fn param_entry(kernel: &Kernel, param: &Param) -> ParamEntry {
             let hi = match c.hi {
                 ContractBound::Const(hi) => hi.to_string(),
                 ContractBound::Scalar(id, 0) => kernel.params[id].name.clone(),
-                ContractBound::Scalar(id, offset) => format!("{} + {offset}", kernel.params[id].name),
+                ContractBound::Scalar(id, offset) => {
+                    format!("{} + {offset}", kernel.params[id].name)
+                }
             };
             let distinct = match c.distinct {
                 None => String::new(),
@@ -296,7 +298,8 @@ impl Staged {
             }
         }
         for (temporary, path) in written {
-            std::fs::rename(&temporary, path).map_err(|error| cannot_write(format, path, &error))?;
+            std::fs::rename(&temporary, path)
+                .map_err(|error| cannot_write(format, path, &error))?;
         }
         Ok(())
     }
@@ -335,6 +338,7 @@ fn stage(path: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
 }
 
 fn cannot_write(format: Format, path: &Path, error: &std::io::Error) -> Refusal {
-    let message = format!("cannot write `{}`: {error}; nothing was left half written", path.display());
+    let message =
+        format!("cannot write `{}`: {error}; nothing was left half written", path.display());
     Box::new(session::world(format, "E0805", &message))
 }

@@ -107,10 +107,9 @@ impl Session {
         let bindings = parse_bindings(&args.bind).map_err(|message| usage(format, &message))?;
         let target = match args.target {
             Some(target) => target,
-            None => *template
-                .targets()
-                .first()
-                .ok_or_else(|| usage(format, "the file states no target; name one with --target"))?,
+            None => *template.targets().first().ok_or_else(|| {
+                usage(format, "the file states no target; name one with --target")
+            })?,
         };
         Ok((template, bindings, target))
     }
@@ -128,7 +127,11 @@ pub fn parse_bindings(pairs: &[String]) -> Result<Bindings, String> {
             "false" => ConstValue::Bool(false),
             number => match number.parse::<i64>() {
                 Ok(number) => ConstValue::Int(number),
-                Err(_) => return Err(format!("E0208: `{number}` is neither an integer nor true or false")),
+                Err(_) => {
+                    return Err(format!(
+                        "E0208: `{number}` is neither an integer nor true or false"
+                    ));
+                }
             },
         };
         bindings.set(name.trim(), value);

@@ -70,7 +70,13 @@ pub fn read(spec: &str) -> Result<Tensor, String> {
 ///
 /// # Errors
 /// The extension is neither `.npy` nor `.safetensors`, or the form cannot hold the element type.
-pub fn encode(path: &Path, name: &str, dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<Vec<u8>, String> {
+pub fn encode(
+    path: &Path,
+    name: &str,
+    dtype: DType,
+    shape: &[u64],
+    bytes: &[u8],
+) -> Result<Vec<u8>, String> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("npy") => npy::write(dtype, shape, bytes),
         Some("safetensors") => {
@@ -91,7 +97,10 @@ fn read_safetensors(bytes: &[u8], name: Option<&str>) -> Result<Tensor, String> 
         (Some(name), _) => name.to_owned(),
         (None, [only]) => (*only).to_owned(),
         (None, several) => {
-            return Err(format!("the file has {} tensors; name one as FILE.safetensors:NAME", several.len()));
+            return Err(format!(
+                "the file has {} tensors; name one as FILE.safetensors:NAME",
+                several.len()
+            ));
         }
     };
     let view = file.tensor(&name).map_err(|error| error.to_string())?;

@@ -37,7 +37,8 @@ impl Tool {
     /// tool folder of the project that `here` lies in. An explicit path and the variable are binding: when
     /// they name no file, nothing else is tried.
     pub fn find(self, explicit: Option<&Path>, here: &Path) -> Option<PathBuf> {
-        let named = explicit.map(PathBuf::from).or_else(|| env::var_os(self.variable()).map(PathBuf::from));
+        let named =
+            explicit.map(PathBuf::from).or_else(|| env::var_os(self.variable()).map(PathBuf::from));
         if let Some(path) = named {
             return path.is_file().then_some(path);
         }

@@ -46,15 +46,18 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
     let bytes = read(cli.format, &args.file)?;
     let report = if bytes.starts_with(ELF) {
         let nvdisasm = session::tool(cli, Tool::Nvdisasm)?;
-        let tools = Processes { ptxas: None, nvdisasm: Some(nvdisasm), scratch: std::env::temp_dir() };
+        let tools =
+            Processes { ptxas: None, nvdisasm: Some(nvdisasm), scratch: std::env::temp_dir() };
         audit_cubin(&bytes, &declarations, &tools)
     } else {
-        let text = String::from_utf8(bytes)
-            .map_err(|_| session::cannot_read(cli.format, &args.file, "it is neither PTX text nor a cubin"))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            session::cannot_read(cli.format, &args.file, "it is neither PTX text nor a cubin")
+        })?;
         let target = match args.target {
             Some(target) => target.name().to_owned(),
-            None => stated_target(&text)
-                .ok_or_else(|| wrong("the file states no `.target`; name one with --target".to_owned()))?,
+            None => stated_target(&text).ok_or_else(|| {
+                wrong("the file states no `.target`; name one with --target".to_owned())
+            })?,
         };
         if args.ptx_only {
             audit_ptx(&text, &declarations, &target, None)

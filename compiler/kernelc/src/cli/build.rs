@@ -15,7 +15,8 @@ use crate::back_end::{self, Machine, Product};
 use crate::build_file::Entry;
 use crate::output;
 use crate::package::{
-    KernelEntry, MANIFEST_FORMAT, Manifest, Staged, Stamps, manifest_entry, operations, read_json, sha256,
+    KernelEntry, MANIFEST_FORMAT, Manifest, Staged, Stamps, manifest_entry, operations, read_json,
+    sha256,
 };
 use crate::session::{self, Refusal, Session, build_file, entry_bindings, tile_files};
 
@@ -185,42 +186,55 @@ fn points<'f>(
         })
     };
     let mut points = Vec::new();
-    let mut add = |front: &'f Front, template: &'f KernelTemplate, entry: &Entry, set: Option<&String>| {
-        let name = entry.artefact().map_err(&wrong)?.to_owned();
-        let mut targets = template.targets();
-        if let Some(only) = &entry.targets {
-            for target in only {
-                super::parse_target(target).map_err(&wrong)?;
+    let mut add =
+        |front: &'f Front, template: &'f KernelTemplate, entry: &Entry, set: Option<&String>| {
+            let name = entry.artefact().map_err(&wrong)?.to_owned();
+            let mut targets = template.targets();
+            if let Some(only) = &entry.targets {
+                for target in only {
+                    super::parse_target(target).map_err(&wrong)?;
+                }
+                targets.retain(|t| only.iter().any(|name| name == t.name()));
             }
-            targets.retain(|t| only.iter().any(|name| name == t.name()));
-        }
-        if !args.target.is_empty() {
-            if let Some(lacking) = args.target.iter().find(|t| !template.targets().contains(t)) {
-                return Err(wrong(format!("kernel `{}` does not state target {lacking}", template.name())));
+            if !args.target.is_empty() {
+                if let Some(lacking) = args.target.iter().find(|t| !template.targets().contains(t))
+                {
+                    return Err(wrong(format!(
+                        "kernel `{}` does not state target {lacking}",
+                        template.name()
+                    )));
+                }
+                targets.retain(|t| args.target.contains(t));
             }
-            targets.retain(|t| args.target.contains(t));
-        }
-        let base = entry_bindings(entry);
-        let mut variants = vec![(name.clone(), base.clone(), false)];
-        if args.all_tunings {
-            variants.extend(session::tune_points(template, &base).into_iter().map(|tuned| {
-                let suffix: String = template
-                    .tunings()
-                    .iter()
-                    .filter_map(|t| tuned.get(&t.name).map(|v| format!("-{}{v}", t.name)))
-                    .collect();
-                (format!("{name}{suffix}"), tuned, true)
-            }));
-        }
-        for (name, bindings, optional) in variants {
-            for &target in &targets {
-                let stamp = stamp(session, front, template, &bindings, target, machine);
-                let set = set.cloned();
-                points.push(Point { name: name.clone(), set, template, bindings: bindings.clone(), target, stamp, optional });
+            let base = entry_bindings(entry);
+            let mut variants = vec![(name.clone(), base.clone(), false)];
+            if args.all_tunings {
+                variants.extend(session::tune_points(template, &base).into_iter().map(|tuned| {
+                    let suffix: String = template
+                        .tunings()
+                        .iter()
+                        .filter_map(|t| tuned.get(&t.name).map(|v| format!("-{}{v}", t.name)))
+                        .collect();
+                    (format!("{name}{suffix}"), tuned, true)
+                }));
             }
-        }
-        Ok(())
-    };
+            for (name, bindings, optional) in variants {
+                for &target in &targets {
+                    let stamp = stamp(session, front, template, &bindings, target, machine);
+                    let set = set.cloned();
+                    points.push(Point {
+                        name: name.clone(),
+                        set,
+                        template,
+                        bindings: bindings.clone(),
+                        target,
+                        stamp,
+                        optional,
+                    });
+                }
+            }
+            Ok(())
+        };
     match (&args.set, &args.kernel) {
         (Some(set), _) => {
             let file = build_file(format, &args.path)?;
@@ -256,7 +270,10 @@ fn points<'f>(
     let mut names: Vec<String> = points.iter().map(Point::stem).collect();
     names.sort();
     if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
-        return Err(wrong(format!("two artefacts are called `{}`; give one another `name`", twice[0])));
+        return Err(wrong(format!(
+            "two artefacts are called `{}`; give one another `name`",
+            twice[0]
+        )));
     }
     Ok(points)
 }
@@ -313,7 +330,8 @@ fn stage(
     product: &Product,
 ) -> KernelEntry {
     let stem = point.stem();
-    let entry = manifest_entry(&session.sources, &point.name, point.set.clone(), &stem, built, product);
+    let entry =
+        manifest_entry(&session.sources, &point.name, point.set.clone(), &stem, built, product);
     staged.add(args.out.join(&entry.ptx), product.ptx.clone());
     staged.add(args.out.join(&entry.cubin), product.cubin.clone());
     staged.add(args.out.join(&entry.ops), json(&operations(&session.sources, &built.device)));
@@ -324,12 +342,13 @@ fn stage(
 /// Kernels and targets with what they need and what the audit says.
 fn table(manifest: &Manifest, kept: &BTreeMap<String, KernelEntry>) -> String {
     let width = manifest.kernels.iter().map(|k| k.name.len()).max().unwrap_or(0).max(6);
-    let mut text = format!(
-        "{:width$}  target   registers  spilled  shared  audit\n",
-        "kernel"
-    );
+    let mut text = format!("{:width$}  target   registers  spilled  shared  audit\n", "kernel");
     for k in &manifest.kernels {
-        let unchanged = if kept.contains_key(&format!("{}.{}", k.name, k.target)) { " (unchanged)" } else { "" };
+        let unchanged = if kept.contains_key(&format!("{}.{}", k.name, k.target)) {
+            " (unchanged)"
+        } else {
+            ""
+        };
         text.push_str(&format!(
             "{:width$}  {:<7}  {:>9}  {:>7}  {:>6}  {}{unchanged}\n",
             k.name, k.target, k.registers, k.spill_bytes, k.shared_bytes, k.audit

@@ -77,7 +77,8 @@ fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refus
     let front = session.open(cli.format, path)?;
     let explicit = session::parse_bindings(&args.bind)
         .map_err(|message| session::usage(cli.format, &message))?;
-    let build = if path == "-" { BuildFile::default() } else { build_file(cli.format, Path::new(path))? };
+    let build =
+        if path == "-" { BuildFile::default() } else { build_file(cli.format, Path::new(path))? };
     if let Some(name) = &args.kernel
         && front.template(name).is_none()
     {
@@ -158,9 +159,8 @@ fn kernel(args: &CheckArgs, template: &KernelTemplate, point: &Bindings, found: 
                         found.diagnostics.extend(built.diagnostics);
                     }
                     Err(diagnostics) => {
-                        let impossible = |d: &Diagnostic| {
-                            matches!(d.code.name(), "E0209" | "E0503")
-                        };
+                        let impossible =
+                            |d: &Diagnostic| matches!(d.code.name(), "E0209" | "E0503");
                         if !diagnostics.iter().any(impossible) {
                             found.instances += 1;
                             found.diagnostics.extend(diagnostics);
@@ -188,7 +188,9 @@ fn list(format: Format) -> Answer {
         let codes: Vec<&str> = pass.codes.iter().map(|c| c.name()).collect();
         (pass.name, pass.stage(), codes, pass.proves)
     });
-    let audit = kernel_audit::PASSES.iter().map(|pass| (pass.name, pass.stage, pass.codes.to_vec(), pass.proves));
+    let audit = kernel_audit::PASSES
+        .iter()
+        .map(|pass| (pass.name, pass.stage, pass.codes.to_vec(), pass.proves));
     let mut answer = Answer::default();
     for (name, stage, codes, proves) in ir.chain(audit) {
         if format == Format::Json {

@@ -81,7 +81,8 @@ fn emit_source(cli: &Cli, args: &EmitArgs) -> Result<Answer, Refusal> {
         Box::new(output::diagnostics(cli.format, &session.sources, found))
     };
     if args.stage == Stage::Kernel {
-        let outcome = pipeline::kernel(template, &bindings, target).map_err(|found| refuse(&found))?;
+        let outcome =
+            pipeline::kernel(template, &bindings, target).map_err(|found| refuse(&found))?;
         let mut answer = *refuse(&outcome.diagnostics);
         if let Some(kernel) = outcome.verified {
             answer.stdout.push_str(&print::kernel(&kernel));
@@ -117,7 +118,8 @@ fn emit_text(cli: &Cli, args: &EmitArgs, from: FromStage) -> Result<Answer, Refu
         FromStage::Ptx => JobInput::Ptx(text),
     };
     let (last, from) = (last(args.stage), format!("{from:?}").to_lowercase());
-    let reproduce = format!("kernelc emit --from {from} --stage {last} --target {target} {}", args.file);
+    let reproduce =
+        format!("kernelc emit --from {from} --stage {last} --target {target} {}", args.file);
     let target = target.name().to_owned();
     compile(cli, args.stage, Job { name: args.file.clone(), target, input, last, reproduce })
 }

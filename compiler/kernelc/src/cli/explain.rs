@@ -43,8 +43,9 @@ fn explain_code(format: Format, code: Code) -> Answer {
 }
 
 fn explain_kernel(cli: &Cli, args: &ExplainArgs) -> Result<Answer, Refusal> {
-    let looks_like_code =
-        args.what.len() == 5 && args.what.starts_with('E') && args.what[1..].bytes().all(|b| b.is_ascii_digit());
+    let looks_like_code = args.what.len() == 5
+        && args.what.starts_with('E')
+        && args.what[1..].bytes().all(|b| b.is_ascii_digit());
     if looks_like_code {
         return Err(session::usage(cli.format, &format!("there is no code {}", args.what)));
     }

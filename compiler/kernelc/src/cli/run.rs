@@ -84,9 +84,8 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
     let mut session = Session::new();
     let front = session.open(cli.format, &args.file)?;
     let (template, bindings, target) = session.pick(cli.format, &front, &args.kernel)?;
-    let refuse = |found: &[Diagnostic]| {
-        Box::new(output::diagnostics(cli.format, &session.sources, found))
-    };
+    let refuse =
+        |found: &[Diagnostic]| Box::new(output::diagnostics(cli.format, &session.sources, found));
     let built = pipeline::build(template, &bindings, target).map_err(|found| refuse(&found))?;
     let emulated = |error: EmuError| refuse(&[error.to_diagnostic()]);
 
@@ -154,21 +153,28 @@ fn run_levels(
     }
 }
 
-fn set_input(format: Format, built: &Built, memory: &mut Memory, input: &str) -> Result<(), Refusal> {
-    let (name, value) = input
-        .split_once('=')
-        .ok_or_else(|| session::usage(format, &format!("`{input}` is not of the form PARAM=VALUE")))?;
+fn set_input(
+    format: Format,
+    built: &Built,
+    memory: &mut Memory,
+    input: &str,
+) -> Result<(), Refusal> {
+    let (name, value) = input.split_once('=').ok_or_else(|| {
+        session::usage(format, &format!("`{input}` is not of the form PARAM=VALUE"))
+    })?;
     let (id, param) = find(format, &built.kernel.params, name)?;
     if param.access == Access::Scalar {
         let code = scalar_code(param.dtype, value).ok_or_else(|| {
-            session::usage(format, &format!("`{value}` is no value of type {} for `{name}`", param.dtype))
+            session::usage(
+                format,
+                &format!("`{value}` is no value of type {} for `{name}`", param.dtype),
+            )
         })?;
         memory.set_scalar(id, param.dtype, code);
         return Ok(());
     }
-    let tensor = tensors::read(value).map_err(|reason| {
-        Box::new(session::world(format, "E0806", &reason))
-    })?;
+    let tensor = tensors::read(value)
+        .map_err(|reason| Box::new(session::world(format, "E0806", &reason)))?;
     if !tensor.dtype.fits(param.dtype) {
         let message = format!(
             "`{value}` holds elements of type {}, and `{name}` is {}",
@@ -213,14 +219,21 @@ fn scalar_code(dtype: DType, text: &str) -> Option<u64> {
     (lo..=hi).contains(&value).then_some((value as u64) & (u64::MAX >> (64 - bits)))
 }
 
-fn named_files(format: Format, built: &Built, pairs: &[String]) -> Result<Vec<(ParamId, PathBuf)>, Refusal> {
+fn named_files(
+    format: Format,
+    built: &Built,
+    pairs: &[String],
+) -> Result<Vec<(ParamId, PathBuf)>, Refusal> {
     pairs
         .iter()
         .map(|pair| match pair.split_once('=') {
             Some((name, path)) => {
                 let (id, param) = find(format, &built.kernel.params, name)?;
                 if param.access == Access::Scalar {
-                    return Err(session::usage(format, &format!("`{name}` is a scalar, not a buffer")));
+                    return Err(session::usage(
+                        format,
+                        &format!("`{name}` is a scalar, not a buffer"),
+                    ));
                 }
                 Ok((id, PathBuf::from(path)))
             }
@@ -258,7 +271,12 @@ fn find<'p>(
 fn shape_of(built: &Built, memory: &Memory, param: ParamId) -> Vec<u64> {
     let p = &built.kernel.params[param];
     let len = memory.buffer(param).map_or(0, |b| b.len() as u64);
-    let inner: u64 = p.shape.iter().skip(1).map(|e| if let Extent::Const(n) = e { u64::from(*n) } else { 1 }).product();
+    let inner: u64 = p
+        .shape
+        .iter()
+        .skip(1)
+        .map(|e| if let Extent::Const(n) = e { u64::from(*n) } else { 1 })
+        .product();
     p.shape
         .iter()
         .map(|extent| match extent {
@@ -311,7 +329,8 @@ fn compare_one(
 ) -> Result<(), Refusal> {
     let p = &built.kernel.params[param];
     let text = path.to_string_lossy();
-    let tensor = tensors::read(&text).map_err(|reason| Box::new(session::world(format, "E0806", &reason)))?;
+    let tensor = tensors::read(&text)
+        .map_err(|reason| Box::new(session::world(format, "E0806", &reason)))?;
     let got = written(format, built, memory, param)?;
     let shape: Vec<usize> = shape_of(built, memory, param).iter().map(|&e| e as usize).collect();
     let tolerance = match closeness {
@@ -323,12 +342,19 @@ fn compare_one(
     let want = if tensor.dtype.fits(p.dtype) {
         tensor.bytes
     } else if tensor.dtype == tensors::FileDType::Known(DType::F32) && p.dtype.is_float() {
-        let values: Vec<f32> =
-            tensor.bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let values: Vec<f32> = tensor
+            .bytes
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect();
         Buffer::from_f32(p.dtype, &values).bytes().to_vec()
     } else {
-        let message =
-            format!("`{text}` holds elements of type {}, and `{}` is {}", tensor.dtype.name(), p.name, p.dtype);
+        let message = format!(
+            "`{text}` holds elements of type {}, and `{}` is {}",
+            tensor.dtype.name(),
+            p.name,
+            p.dtype
+        );
         return Err(refused(format, "E0706", &message));
     };
     let comparison = compare(p.dtype, &shape, got.bytes(), &want, tolerance)

@@ -38,11 +38,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Tensor, String> {
         .strip_prefix(['\'', '"'])
         .and_then(|d| d.split(['\'', '"']).next())
         .ok_or("its header names no simple element type")?;
-    let dtype = TYPES
-        .iter()
-        .find(|(name, _)| *name == descr)
-        .map(|(_, dtype)| *dtype)
-        .ok_or_else(|| format!("its element type `{descr}` is not one that a buffer can have"))?;
+    let dtype =
+        TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype).ok_or_else(
+            || format!("its element type `{descr}` is not one that a buffer can have"),
+        )?;
     if field(header, "fortran_order")?.starts_with("True") {
         return Err("it is stored column-major; save it with numpy.ascontiguousarray".to_owned());
     }
@@ -91,7 +90,8 @@ pub(super) fn write(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<Vec<u8>
         .find(|(_, t)| *t == wanted)
         .ok_or_else(|| format!(".npy cannot hold elements of type {dtype}"))?;
     let extents: String = shape.iter().map(|e| format!("{e},")).collect();
-    let mut header = format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({extents}), }}");
+    let mut header =
+        format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({extents}), }}");
     let fixed = MAGIC.len() + 4;
     while (fixed + header.len() + 1) % 64 != 0 {
         header.push(' ');
