@@ -7,12 +7,15 @@
 
 use rustc_hash::FxHashMap;
 
+use scope::{Binding, Draft};
+
 use super::token::{Kind, Token, Unreadable, tokens};
 use super::{
-    Body, Formal, Function, Instruction, Module, Operand, RegId, SourcePlace, Space, Targets, Var,
+    Body, Formal, Function, Instruction, Module, Operand, SourcePlace, Space, Targets, Var,
 };
 
 mod operand;
+mod scope;
 
 /// Operands nest no deeper than this.
 const DEEPEST: u32 = 12;
@@ -38,33 +41,6 @@ pub(crate) fn parse(text: &str) -> Result<Module, Unreadable> {
         parser.item()?;
     }
     Ok(parser.module)
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Binding {
-    Reg(RegId),
-    Var(u32),
-}
-
-#[derive(Debug, Default)]
-struct Scope {
-    parent: Option<usize>,
-    names: FxHashMap<String, Binding>,
-    /// `%r<10>`: prefix and count.
-    ranges: Vec<(String, u64)>,
-}
-
-/// The function that is being read.
-#[derive(Debug, Default)]
-struct Draft {
-    scopes: Vec<Scope>,
-    open: Vec<usize>,
-    regs: u32,
-    vars: Vec<Var>,
-    instructions: Vec<Instruction>,
-    labels: FxHashMap<(usize, String), u32>,
-    tables: FxHashMap<(usize, String), Vec<String>>,
-    branches: Vec<(u32, usize, String, bool)>,
 }
 
 struct Parser<'a> {
@@ -637,94 +613,6 @@ impl<'a> Parser<'a> {
         }
         draft.instructions.push(Instruction { id, guard, opcode, modifiers, operands, targets });
         Ok(())
-    }
-}
-
-impl Draft {
-    fn open_scope(&mut self) {
-        self.scopes.push(Scope { parent: self.open.last().copied(), ..Scope::default() });
-        self.open.push(self.scopes.len() - 1);
-    }
-
-    fn scope(&self) -> usize {
-        self.open.last().copied().unwrap_or(0)
-    }
-
-    fn declare_reg(&mut self, name: &str) -> RegId {
-        let id = self.regs;
-        self.regs += 1;
-        let scope = self.scope();
-        self.scopes[scope].names.insert(name.to_owned(), Binding::Reg(id));
-        id
-    }
-
-    fn declare_var(&mut self, var: Var) -> u32 {
-        let id = self.vars.len() as u32;
-        let scope = self.scope();
-        self.scopes[scope].names.insert(var.name.clone(), Binding::Var(id));
-        self.vars.push(var);
-        id
-    }
-
-    /// What a name stands for here, innermost scope first.
-    fn find(&mut self, name: &str) -> Option<Binding> {
-        let mut scope = Some(self.scope());
-        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        while let Some(index) = scope {
-            let here = &self.scopes[index];
-            if let Some(&binding) = here.names.get(name) {
-                return Some(binding);
-            }
-            let in_range = here.ranges.iter().any(|(prefix, count)| {
-                let Some(tail) = name.strip_prefix(prefix.as_str()) else { return false };
-                let plain = !tail.is_empty() && tail.len() <= digits;
-                // `%r01` is no name of the range.
-                let first = tail == "0" || !tail.starts_with('0');
-                plain && first && tail.parse::<u64>().is_ok_and(|number| number < *count)
-            });
-            if in_range {
-                let id = self.regs;
-                self.regs += 1;
-                self.scopes[index].names.insert(name.to_owned(), Binding::Reg(id));
-                return Some(Binding::Reg(id));
-            }
-            scope = here.parent;
-        }
-        None
-    }
-
-    fn look_up<'t, T>(
-        &self,
-        table: &'t FxHashMap<(usize, String), T>,
-        from: usize,
-        name: &str,
-    ) -> Option<(usize, &'t T)> {
-        let mut scope = Some(from);
-        while let Some(index) = scope {
-            if let Some(found) = table.get(&(index, name.to_owned())) {
-                return Some((index, found));
-            }
-            scope = self.scopes.get(index)?.parent;
-        }
-        None
-    }
-
-    fn resolve_branches(&mut self) {
-        for (index, scope, name, by_table) in std::mem::take(&mut self.branches) {
-            let labels = if by_table {
-                self.look_up(&self.tables, scope, &name).and_then(|(at, names)| {
-                    names
-                        .iter()
-                        .map(|name| self.look_up(&self.labels, at, name).map(|(_, &to)| to))
-                        .collect::<Option<Vec<u32>>>()
-                })
-            } else {
-                self.look_up(&self.labels, scope, &name).map(|(_, &to)| vec![to])
-            };
-            if let Some(labels) = labels {
-                self.instructions[index as usize].targets = Targets::Labels(labels);
-            }
-        }
     }
 }
 
