@@ -130,3 +130,15 @@ pub(crate) enum Operand {
     /// `!a` or `-a`.
     Negated(Box<Operand>),
 }
+
+impl Operand {
+    /// The register, where the operand is one.
+    pub(crate) fn register(&self) -> Option<RegId> {
+        if let Operand::Reg(reg) = self { Some(*reg) } else { None }
+    }
+
+    /// The items of a list in parentheses; none where the operand is something else.
+    pub(crate) fn items(&self) -> &[Operand] {
+        if let Operand::List(items) = self { items } else { &[] }
+    }
+}

@@ -78,6 +78,37 @@ pub(crate) enum Operand {
     Other,
 }
 
+impl Operand {
+    /// The number of a register that is not the zero register.
+    pub(crate) fn register(&self) -> Option<u32> {
+        if let Operand::Reg { reg: Reg::Numbered(number), .. } = self {
+            Some(*number)
+        } else {
+            None
+        }
+    }
+
+    /// The register of a predicate that is not the constant one.
+    pub(crate) fn predicate(&self) -> Option<u32> {
+        if let Operand::Predicate(predicate) = self { predicate.reg } else { None }
+    }
+
+    /// The value of an integer.
+    pub(crate) fn integer(&self) -> Option<i64> {
+        if let Operand::Integer(number) = self { Some(*number) } else { None }
+    }
+
+    /// The name of a place in the code.
+    pub(crate) fn label(&self) -> Option<&str> {
+        if let Operand::Label(name) = self { Some(name) } else { None }
+    }
+
+    /// The parts of a bracketed address.
+    pub(crate) fn address(&self) -> Option<&[Operand]> {
+        if let Operand::Address(parts) = self { Some(parts) } else { None }
+    }
+}
+
 /// Vector registers come first, then uniform ones, then predicates of both kinds.
 pub(crate) const FIRST_UNIFORM: u32 = 256;
 pub(crate) const FIRST_PREDICATE: u32 = 512;

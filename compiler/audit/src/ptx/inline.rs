@@ -147,24 +147,15 @@ fn is_above(contexts: &[Context<'_>], from: u32, name: &str) -> bool {
 
 /// The name of the function that a call names, if it names one.
 pub(crate) fn called(operands: &[Operand]) -> Option<&str> {
-    match operands.iter().find(|operand| !matches!(operand, Operand::List(_)))? {
-        Operand::Function(name) | Operand::Name(name) => Some(name.as_str()),
-        _ => None,
-    }
+    let callee = operands.iter().find(|operand| !matches!(operand, Operand::List(_)))?;
+    if let Operand::Function(name) | Operand::Name(name) = callee { Some(name) } else { None }
 }
 
 /// Results and arguments of a call.
 pub(crate) fn call_lists(operands: &[Operand]) -> (&[Operand], &[Operand]) {
-    let list = |operand: Option<&'_ Operand>| -> Option<usize> {
-        matches!(operand, Some(Operand::List(_))).then_some(0)
-    };
-    let inner = |index: usize| -> &[Operand] {
-        match operands.get(index) {
-            Some(Operand::List(items)) => items,
-            _ => &[],
-        }
-    };
-    if list(operands.first()).is_some() { (inner(0), inner(2)) } else { (&[], inner(1)) }
+    let inner = |index: usize| operands.get(index).map(Operand::items).unwrap_or_default();
+    let has_results = matches!(operands.first(), Some(Operand::List(_)));
+    if has_results { (inner(0), inner(2)) } else { (&[], inner(1)) }
 }
 
 /// Instruction indices that a branch goes to, or `None` where they are not known.

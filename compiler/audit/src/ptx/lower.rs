@@ -172,7 +172,27 @@ impl<'a> Lowering<'a> {
                     }
                 }
             }
-            _ => falls = true,
+            Some(
+                Class::Compute
+                | Class::Load
+                | Class::LoadUniform
+                | Class::Store
+                | Class::Atomic
+                | Class::Reduction
+                | Class::Texture
+                | Class::SurfaceRead
+                | Class::SurfaceWrite
+                | Class::Hint
+                | Class::AsyncCopy
+                | Class::Multimem
+                | Class::Fragment
+                | Class::OnChip
+                | Class::Barrier
+                | Class::Fence
+                | Class::Mbarrier
+                | Class::GridControl,
+            )
+            | None => falls = true,
         }
         if falls {
             self.graph.add_edge(at.node, next);
@@ -350,10 +370,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn register(&self, at: At, operand: &Operand) -> Option<u32> {
-        match operand {
-            Operand::Reg(reg) => Some(self.context_of(at).first_reg + reg),
-            _ => None,
-        }
+        operand.register().map(|reg| self.context_of(at).first_reg + reg)
     }
 
     fn registers(&self, at: At, operand: &Operand) -> Vec<u32> {

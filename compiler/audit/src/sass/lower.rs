@@ -197,10 +197,7 @@ impl Lowering<'_> {
         let instruction = &list[index as usize];
         let guarded = self.guards[node as usize].is_some();
         let mut falls = guarded;
-        let label = instruction.operands.iter().find_map(|operand| match operand {
-            Operand::Label(name) => Some(name.as_str()),
-            _ => None,
-        });
+        let label = instruction.operands.iter().find_map(Operand::label);
         match class {
             Class::Branch => {
                 falls |= instruction.operands.len() > 1
@@ -239,7 +236,26 @@ impl Lowering<'_> {
                 None => self.graph.add_edge(node, exit),
             },
             Class::Exit => self.graph.add_edge(node, exit),
-            _ => falls = true,
+            Class::Compute
+            | Class::ConstantLoad
+            | Class::ConstantLoadGlobal
+            | Class::LoadGlobal
+            | Class::LoadGeneric
+            | Class::Copy
+            | Class::LoadLocal
+            | Class::StoreLocal
+            | Class::LoadShared
+            | Class::Write
+            | Class::Atomic
+            | Class::AtomicGeneric
+            | Class::Texture
+            | Class::OnChip
+            | Class::Barrier
+            | Class::Fence
+            | Class::Invalidate
+            | Class::GridWait
+            | Class::GridLaunch
+            | Class::Unknown => falls = true,
         }
         if falls {
             self.go(node, context, section, index + 1, exit);
@@ -319,10 +335,8 @@ impl Lowering<'_> {
             Class::LoadGlobal | Class::LoadGeneric => {
                 let addr = self.address(instruction, 0);
                 self.load(node, instruction, &addr);
-                let named = match class {
-                    Class::LoadGeneric => Named::Generic,
-                    _ => Named::Global,
-                };
+                let generic = class == Class::LoadGeneric;
+                let named = if generic { Named::Generic } else { Named::Global };
                 Role::Read {
                     noncoherent: has(instruction, "CONSTANT"),
                     order: self.order(list, index),
@@ -362,13 +376,11 @@ impl Lowering<'_> {
                     instruction.operands.last(),
                     Some(Operand::Reg { reg: Reg::Zero, .. })
                 ) && ["OR", "XOR", "ADD"].iter().any(|op| has(instruction, op));
+                let generic = class == Class::AtomicGeneric;
                 Role::Atomic {
                     acquire: self.is_acquire(list, index),
                     polls: ["CAS", "CAST", "EXCH"].iter().any(|op| has(instruction, op)) || idle,
-                    named: match class {
-                        Class::AtomicGeneric => Named::Generic,
-                        _ => Named::Global,
-                    },
+                    named: if generic { Named::Generic } else { Named::Global },
                     addr,
                 }
             }
@@ -377,15 +389,11 @@ impl Lowering<'_> {
                     .operands
                     .iter()
                     .skip(1)
-                    .filter_map(|operand| match operand {
-                        Operand::Reg { reg: Reg::Numbered(number), .. }
-                            if *number >= super::FIRST_UNIFORM =>
-                        {
-                            Some(Source::Reg(*number))
-                        }
-                        Operand::Constant { .. } => Some(self.source(operand)),
-                        _ => None,
+                    .filter(|operand| {
+                        matches!(operand, Operand::Constant { .. })
+                            || operand.register().is_some_and(|n| n >= super::FIRST_UNIFORM)
                     })
+                    .map(|operand| self.source(operand))
                     .collect();
                 self.loaded(node, instruction);
                 Role::Texture { handle }
@@ -472,14 +480,7 @@ impl Lowering<'_> {
 
     /// Parts of the bracketed address with this number.
     fn address(&mut self, instruction: &Instruction, which: usize) -> Vec<Source> {
-        let parts = instruction
-            .operands
-            .iter()
-            .filter_map(|operand| match operand {
-                Operand::Address(parts) => Some(parts),
-                _ => None,
-            })
-            .nth(which);
+        let parts = instruction.operands.iter().filter_map(Operand::address).nth(which);
         parts.into_iter().flatten().map(|part| self.source(part)).collect()
     }
 
@@ -531,11 +532,8 @@ impl Lowering<'_> {
         instruction
             .operands
             .iter()
-            .filter_map(|operand| match operand {
-                Operand::Reg { reg: Reg::Numbered(number), .. } => Some(Source::Used(*number)),
-                Operand::Predicate(predicate) => predicate.reg.map(Source::Used),
-                _ => None,
-            })
+            .filter_map(|operand| operand.register().or(operand.predicate()))
+            .map(Source::Used)
             .collect()
     }
 }

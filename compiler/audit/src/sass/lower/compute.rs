@@ -2,7 +2,7 @@
 //!
 //! A pointer is a pair of registers; both words carry where it comes from, and the low word decides.
 
-use super::super::opcode::has;
+use super::super::opcode::{Class, classify, has};
 use super::super::{FIRST_PREDICATE, FIRST_UNIFORM, Instruction, Operand, Reg};
 use super::{Lowering, STACK};
 use crate::dataflow::{Source, Step};
@@ -98,11 +98,8 @@ impl Lowering<'_> {
             parts.push(self.word(left, word));
         } else {
             parts.push(Source::Value(ValueId::NUMBER));
-            for operand in [left, right] {
-                if let Operand::Reg { reg: Reg::Numbered(number), .. } = operand {
-                    parts.push(Source::Used(*number));
-                }
-            }
+            let factors = [left, right].into_iter().filter_map(|operand| operand.register());
+            parts.extend(factors.map(Source::Used));
         }
         parts.extend(self.predicates(sources));
         Some(Step::Sum { dst, parts })
@@ -118,18 +115,12 @@ impl Lowering<'_> {
         let operands: Vec<&Operand> =
             sources.iter().filter(|o| !matches!(o, Operand::Predicate(_))).collect();
         let mut parts = vec![self.source(operands.get(1)?), Source::Value(ValueId::NUMBER)];
-        let shift = operands.iter().rev().find_map(|operand| match operand {
-            Operand::Integer(number) => Some(*number),
-            _ => None,
-        });
+        let shift = operands.iter().rev().find_map(|operand| operand.integer());
         let scaled = operands.first()?;
-        match (shift, has(instruction, "HI")) {
-            (Some(0), false) => parts.push(self.source(scaled)),
-            _ => {
-                if let Operand::Reg { reg: Reg::Numbered(number), .. } = scaled {
-                    parts.push(Source::Used(*number));
-                }
-            }
+        if shift == Some(0) && !has(instruction, "HI") {
+            parts.push(self.source(scaled));
+        } else {
+            parts.extend(scaled.register().map(Source::Used));
         }
         parts.extend(self.predicates(sources));
         Some(Step::Sum { dst, parts })
@@ -147,30 +138,15 @@ impl Lowering<'_> {
     }
 
     fn predicates(&self, sources: &[Operand]) -> Vec<Source> {
-        sources
-            .iter()
-            .filter_map(|operand| match operand {
-                Operand::Predicate(predicate) => predicate.reg.map(Source::Used),
-                _ => None,
-            })
-            .collect()
+        sources.iter().filter_map(Operand::predicate).map(Source::Used).collect()
     }
 
     fn uses(&mut self, instruction: &Instruction, from: usize) -> Vec<Source> {
         let mut uses = Vec::new();
         for operand in instruction.operands.iter().skip(from) {
-            match operand {
-                Operand::Reg { reg: Reg::Numbered(number), .. } => uses.push(Source::Used(*number)),
-                Operand::Predicate(predicate) => uses.extend(predicate.reg.map(Source::Used)),
-                Operand::Address(parts) => {
-                    for part in parts {
-                        if let Operand::Reg { reg: Reg::Numbered(number), .. } = part {
-                            uses.push(Source::Used(*number));
-                        }
-                    }
-                }
-                _ => {}
-            }
+            uses.extend(operand.register().or(operand.predicate()).map(Source::Used));
+            let parts = operand.address().unwrap_or_default();
+            uses.extend(parts.iter().filter_map(Operand::register).map(Source::Used));
         }
         uses
     }
@@ -221,10 +197,7 @@ impl Lowering<'_> {
 
     /// A store through an address.
     pub(super) fn store(&mut self, node: u32, instruction: &Instruction, addr: &[Source]) {
-        let data = instruction.operands.iter().rev().find_map(|operand| match operand {
-            Operand::Reg { reg: Reg::Numbered(number), .. } => Some(*number),
-            _ => None,
-        });
+        let data = instruction.operands.iter().rev().find_map(Operand::register);
         for word in 0..words(instruction) {
             let src = match data {
                 Some(number) => Source::Reg(pair_word(number, word)),
@@ -338,6 +311,14 @@ fn targets(instruction: &Instruction) -> Targets {
             | "ELECT"
             | "MATCH"
     );
+    // A texture read has its results in two registers, either of which may be the zero register.
+    let is_texture = classify(instruction) == Class::Texture;
+    if is_texture {
+        let results = instruction.operands.iter().take(2);
+        found.regs = results.filter_map(Operand::register).collect();
+        found.first_source = 2.min(instruction.operands.len());
+        return found;
+    }
     let mut beside = 0;
     for operand in &instruction.operands {
         match operand {
@@ -364,7 +345,13 @@ fn targets(instruction: &Instruction) -> Targets {
                 found.predicates.extend(predicate.reg);
                 found.first_source += 1;
             }
-            _ => break,
+            Operand::Reg { .. }
+            | Operand::Predicate(_)
+            | Operand::Integer(_)
+            | Operand::Constant { .. }
+            | Operand::Address(_)
+            | Operand::Label(_)
+            | Operand::Other => break,
         }
     }
     found
