@@ -114,16 +114,19 @@ impl<'a> Lower<'a> {
         Ok((start, end))
     }
 
-    /// One round with the loop variable bound to a value.
+    /// One round with the loop variable bound to a value. What is wrong in it has been reported.
     fn round(&mut self, looped: &'a For, value: Operand) {
-        self.frame.open();
         let entity = match value {
             Operand::Const(c) => Entity::Const(c),
             Operand::Tile(tile) => Entity::Tile(tile),
         };
-        self.frame.define(&looped.var, entity);
-        self.block(&looped.body);
-        self.frame.close();
+        let _ = self.nested(looped.header_span, |s| {
+            s.frame.open();
+            s.frame.define(&looped.var, entity);
+            s.block(&looped.body);
+            s.frame.close();
+            Ok(())
+        });
     }
 
     /// Rounds with constant values, one after the other.

@@ -351,6 +351,12 @@ impl<'a> Lower<'a> {
                     ));
                 }
             };
+            if axes.iter().any(|known| known.axis == number) {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0206, format!("axis {number} is named twice"))
+                        .label(axis.span, format!("`{}` runs along it already", entry.key.text)),
+                ));
+            }
             axes.push(SpreadAxis { axis: number, factor });
             let whole = entry.key.span.to(entry.axis.span);
             spread.span = Some(spread.span.map_or(whole, |span| span.to(whole)));
