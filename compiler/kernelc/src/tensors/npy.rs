@@ -93,7 +93,7 @@ pub(super) fn write(dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<Vec<u8>
     let mut header =
         format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({extents}), }}");
     let fixed = MAGIC.len() + 4;
-    while (fixed + header.len() + 1) % 64 != 0 {
+    while !(fixed + header.len() + 1).is_multiple_of(64) {
         header.push(' ');
     }
     header.push('\n');
