@@ -11,7 +11,7 @@ const EDGES: [(&str, &[&str], &[&str]); 10] = [
     ("kernel_abi", &[], &[]),
     ("kernel_dsl", &[], &[]),
     ("kernel_ir", &["kernel_abi", "kernel_dsl"], &[]),
-    ("kernel_emulator", &["kernel_abi", "kernel_ir"], &["kernel_dsl"]),
+    ("kernel_emulator", &["kernel_abi", "kernel_dsl", "kernel_ir"], &[]),
     ("kernel_audit", &["kernel_abi"], &[]),
     ("kernel_codegen", &["kernel_abi", "kernel_ir"], &["kernel_dsl"]),
     (

@@ -273,12 +273,15 @@ fn every_diagnostic_code_is_provoked_by_a_test() {
     let files = files();
     let tests: Vec<&File> = files
         .iter()
-        .filter(|file| file.path.starts_with("tests/") && file.text.is_some())
+        .filter(|file| file.path.starts_with("tests/") || file.path.contains("/tests/"))
+        .filter(|file| file.text.is_some())
         // Prose may speak of a code, and this file names none.
         .filter(|file| file.extension() != "md")
         .collect();
     let faults = Code::ALL
         .iter()
+        // A fault of the compiler: no input provokes it while the compiler is right.
+        .filter(|code| **code != Code::E0810)
         .map(|code| code.name())
         .filter(|name| !tests.iter().any(|file| words(file.text()).any(|word| word == *name)))
         .map(|name| format!("{name}: no file under tests/ provokes it"))

@@ -57,7 +57,8 @@ impl fmt::Display for Counts {
 
 /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.1s`
 fn of_libtest(line: &str) -> Option<Counts> {
-    let rest = line.trim_start().strip_prefix("test result: ")?;
+    // The output of a failed test, indented by nextest, may hold such a line too; it is no result of the run.
+    let rest = line.strip_prefix("test result: ")?;
     let (_, numbers) = rest.split_once(". ")?;
     let mut counts = Counts::default();
     for part in numbers.split(';') {

@@ -1,6 +1,7 @@
 //! Cubins judged from their machine code alone, with parameters by ordinal.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+#[path = "support/cases.rs"]
 mod support;
 
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! Input that no compiler made: nothing panics, nothing hangs, and what cannot be read is not judged.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+#[path = "support/cases.rs"]
 mod support;
 
 use std::path::PathBuf;

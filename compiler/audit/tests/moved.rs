@@ -1,6 +1,7 @@
 //! Loads that the assembler moved, found in the machine code of every case file.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+#[path = "support/cases.rs"]
 mod support;
 
 use std::collections::BTreeMap;

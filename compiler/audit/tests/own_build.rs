@@ -2,6 +2,7 @@
 //! found.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+#[path = "support/cases.rs"]
 mod support;
 
 use kernel_abi::Access;
@@ -121,6 +122,7 @@ fn every_fault_is_found() {
     let text = report.to_text("k");
     assert_eq!(codes(&report, "early"), [Code::Moved, Code::Early], "{text}");
     assert_eq!(codes(&report, "late_weights"), [Code::Sunk], "{text}");
+    assert!(text.contains("E0903"), "{text}");
     assert_eq!(codes(&report, "sunk_weights"), [Code::NonCoherent, Code::Sunk], "{text}");
     assert_eq!(codes(&report, "noncoherent"), [Code::NonCoherent], "{text}");
     assert_eq!(codes(&report, "no_wait"), [Code::Moved, Code::Early, Code::MissingSync], "{text}");
@@ -148,6 +150,8 @@ fn a_missing_kernel_and_bad_text_are_not_judged() {
 #[test]
 fn passes_name_known_codes() {
     let known: Vec<&str> = Code::ALL.iter().map(|code| code.code()).collect();
+    let all = ["E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0908"];
+    assert_eq!(known, all);
     for pass in PASSES {
         assert!(pass.codes.iter().all(|code| known.contains(code)), "{}", pass.name);
     }

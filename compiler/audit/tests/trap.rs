@@ -4,6 +4,7 @@
 //! Without the audit these tests fail: they ask for its findings and for both places in the machine code.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+#[path = "support/cases.rs"]
 mod support;
 
 use kernel_audit::{AssembleOptions, Code, Toolchain, Verdict};

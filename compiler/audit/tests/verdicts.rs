@@ -1,6 +1,7 @@
 //! Every case file with every declaration, judged from PTX alone.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+#[path = "support/cases.rs"]
 mod support;
 
 use support::{audit, declared, rows, text, word};

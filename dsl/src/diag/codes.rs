@@ -138,6 +138,10 @@ codes! {
     E0902 "load moved ahead of its wait" "In the machine code the load stands before the wait that the PTX places it after.";
     E0903 "weight load that sank below the wait" "A load of static data that the kernel places before `grid_wait` stands behind it in the machine code, so the overlap is lost.";
     E0904 "instruction that the audit does not understand" "An instruction that touches memory is unknown to the audit, so the verdict is \"not judged\".";
+    E0905 "load ahead of the wait" "A note: the author placed a non-coherent load before the wait. It is right only if nobody writes what it reads while the grid runs. In our own builds an activation load on that side is an error of the compiler.";
+    E0906 "wait or launch signal that is missing" "In our own builds: `grid_wait` or `grid_launch` stands in the source and is no longer there in the PTX or in the machine code. This is a fault of the compiler or of the assembler.";
+    E0907 "atomic without order and scope" "In our own builds: an atomic on global memory that says neither order nor scope loses both. This is a fault of the compiler.";
+    E0908 "tool of the machine code that failed" "ptxas or nvdisasm is missing or failed, so that the machine code cannot be judged. The message carries what it said.";
 }
 
 impl Code {
