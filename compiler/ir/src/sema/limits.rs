@@ -4,7 +4,7 @@
 /// Statements of a kernel after unrolling and inlining.
 pub(super) const MAX_STATEMENTS: usize = 100_000;
 /// Nodes of the tree that one instantiation visits, repetitions counted.
-pub(super) const MAX_STEPS: usize = 1_000_000;
+pub(super) const MAX_STEPS: usize = 500_000;
 /// Nesting of expressions, blocks and inlined calls together.
 pub(super) const MAX_DEPTH: usize = 128;
 /// Elements of a tile.

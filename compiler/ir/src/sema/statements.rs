@@ -418,7 +418,8 @@ impl<'a> Lower<'a> {
     }
 
     fn assert(&mut self, e: &'a Expr, text: Option<&'a Text>, span: Span) -> Outcome<()> {
-        let message = text.map_or_else(|| "assertion failed".to_owned(), |text| text.value.clone());
+        let message = text
+            .map_or_else(|| "the condition does not hold".to_owned(), |text| text.value.clone());
         match self.expr(e)? {
             Operand::Const(Const { value: ConstValue::Bool(true), .. }) => Ok(()),
             operand => {
