@@ -180,3 +180,20 @@ fn errors_do_not_depend_on_the_run() {
         assert_eq!((error.kind, error.detail.cta), (ErrorKind::Assert, Some([4, 0, 0])));
     }
 }
+
+/// The verifier does not take the compiler's word for anything.
+#[test]
+fn a_kernel_that_contradicts_itself_is_refused() {
+    let built = sum_of_rows();
+    let mut kernel = built.kernel.clone().into_inner();
+    let last = kernel.body.len() - 1;
+    kernel.body.swap(0, last);
+    let outcome = kernel_ir::verify::kernel(kernel);
+    assert!(outcome.verified.is_none());
+    assert!(outcome.diagnostics.iter().any(|found| found.code.name() == "E0810"));
+    let mut device = built.device.clone().into_inner();
+    device.body.reverse();
+    let outcome = kernel_ir::verify::device(device, &built.kernel);
+    assert!(outcome.verified.is_none());
+    assert!(outcome.diagnostics.iter().any(|found| found.code.name() == "E0810"));
+}

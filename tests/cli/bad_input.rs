@@ -48,7 +48,7 @@ fn ten_megabytes_of_brackets() {
         let start = Instant::now();
         let answer = refused_build(&format!("brackets-{name}"), text.as_bytes(), &[], 1);
         assert!(
-            answer.stderr.contains("error[E000"),
+            answer.stderr.contains("error[E00"),
             "{name}: {}",
             &answer.stderr[..answer.stderr.len().min(2000)]
         );
@@ -136,6 +136,30 @@ fn a_refusal_of_ptxas_shows_its_log() {
     let answer = kernelc(["build", &source, "--ptxas", &ptxas, "--out", &out]).expect_code(4);
     says(&answer, &["E0802", "copies", "ptxas error : no"]);
     assert_eq!(folder.names(), ["k.tile", "ptxas"]);
+}
+
+#[test]
+fn a_disassembler_that_fails() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = scratch("nvdisasm");
+    let source = folder.file("k.tile", COPY);
+    let nvdisasm = folder.file("nvdisasm", "#!/bin/sh\necho 'nvdisasm fatal : no' >&2\nexit 1\n");
+    std::fs::set_permissions(&nvdisasm, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let args = ["emit", "--stage", "sass", "--nvdisasm", &nvdisasm, &source];
+    let answer = kernelc(args).expect_code(4);
+    says(&answer, &["E0807", "nvdisasm fatal : no"]);
+}
+
+#[test]
+fn text_that_is_no_stage() {
+    let folder = scratch("stage");
+    let source = folder.file("text", "no module");
+    for from in ["mlir", "llvm"] {
+        let args = ["emit", "--from", from, "--stage", "ptx", "--target", "sm_90a", &source];
+        says(&kernelc(args).expect_code(4), &["E0808"]);
+    }
+    let args = ["emit", "--from", "ptx", "--stage", "sass", "--target", "sm_90a", &source];
+    says(&kernelc(args).expect_code(4), &["E0802"]);
 }
 
 /// LLVM ends the process when it cannot select an instruction; a worker takes the blow.

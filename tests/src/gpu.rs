@@ -206,7 +206,7 @@ fn merge(mut a: Value, b: Value) -> Value {
 }
 
 /// What the script fills outputs with, as it fills them.
-const POISON: u8 = 0xa5;
+const POISON: u8 = 0x7b;
 
 /// Memory after the run, with poison where nothing was written.
 fn expected(buffer: Option<&Buffer>, writer: &mut Writer) -> Value {

@@ -72,9 +72,17 @@ pub enum CodegenError {
     /// LLVM wrote PTX that holds what it must not. Our mistake.
     #[error("the PTX holds {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Leftovers(Vec<Leftover>),
-    /// ptxas or nvdisasm refuses its input or crashes.
+    /// ptxas or nvdisasm refuses its input.
     #[error("`{command}` failed: {log}")]
     Ptxas {
+        /// The command, with the kernel's name in place of an anonymous file.
+        command: String,
+        /// What it said, and how it ended.
+        log: String,
+    },
+    /// ptxas or nvdisasm was ended by a signal. A mistake of the vendor.
+    #[error("`{command}` crashed: {log}")]
+    Crashed {
         /// The command, with the kernel's name in place of an anonymous file.
         command: String,
         /// What it said, and how it ended.
@@ -114,7 +122,9 @@ impl CodegenError {
             CodegenError::Lower { .. } => Stage::Mlir,
             CodegenError::Mlir(_) | CodegenError::Translate(_) => Stage::Llvm,
             CodegenError::Backend(_) | CodegenError::Leftovers(_) => Stage::Ptx,
-            CodegenError::Ptxas { .. } | CodegenError::ToolMissing { .. } => Stage::Cubin,
+            CodegenError::Ptxas { .. }
+            | CodegenError::Crashed { .. }
+            | CodegenError::ToolMissing { .. } => Stage::Cubin,
             CodegenError::WorkerDied { stage, .. } => *stage,
             CodegenError::Worker(_) => Stage::Mlir,
         }
@@ -132,6 +142,9 @@ impl CodegenError {
             )),
             CodegenError::WorkerDied { reproduce, .. } => {
                 Some(format!("this shows it again: {reproduce}"))
+            }
+            CodegenError::Crashed { .. } => {
+                Some("`kernelc emit --stage ptx` writes the file that the command takes".to_owned())
             }
             CodegenError::Lower { .. }
             | CodegenError::Mlir(_)

@@ -47,6 +47,31 @@ pub(crate) fn trap() -> Asm {
     Asm::effect("trap;", "")
 }
 
+/// A shift of 64 bits whose amount is a register of 32, with what PTX does for amounts past the width.
+pub(crate) fn shift_64(direction: Shift) -> Asm {
+    let name = match direction {
+        Shift::Left => "shl.b64",
+        Shift::Right => "shr.u64",
+        Shift::RightSigned => "shr.s64",
+    };
+    Asm {
+        template: format!("{name} $0, $1, $2;"),
+        constraints: "=l,l,r".to_owned(),
+        side_effects: false,
+    }
+}
+
+/// Direction of a shift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shift {
+    /// Towards the high bits.
+    Left,
+    /// Towards the low bits, zeros come in.
+    Right,
+    /// Towards the low bits, the sign comes in.
+    RightSigned,
+}
+
 /// The policy operand of accesses with `.L2::cache_hint`: vectors of 16 bytes and less take the eviction
 /// priority in no other form.
 pub(crate) fn create_policy(priority: Priority) -> Asm {

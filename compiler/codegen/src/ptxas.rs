@@ -165,7 +165,12 @@ impl Call<'_> {
     fn failure(&self, output: &Output) -> CodegenError {
         let log = output.log.trim();
         let log = if log.is_empty() { "it said nothing" } else { log };
-        CodegenError::Ptxas { command: self.command(), log: format!("{log} ({})", output.status) }
+        let (command, log) = (self.command(), format!("{log} ({})", output.status));
+        // Without an exit code it was a signal that ended the program.
+        match output.status.code() {
+            Some(_) => CodegenError::Ptxas { command, log },
+            None => CodegenError::Crashed { command, log },
+        }
     }
 
     fn missing(&self, reason: String) -> CodegenError {

@@ -4,7 +4,7 @@
 //! its own binary as `kernelc __worker`, one process a core, and keeps each for many jobs. A worker says
 //! which stage it enters before it enters it; when it ends without an answer, or takes too long, the one
 //! job that it had becomes [`CodegenError::WorkerDied`] with that stage, and a fresh process takes the
-//! next. Jobs and answers are frames on standard input and output ([`protocol`]); standard error is kept
+//! next. Jobs and answers are frames on standard input and output (`protocol`); standard error is kept
 //! for the report.
 
 mod process;

@@ -10,7 +10,7 @@ use melior::dialect::arith::{CmpfPredicate, CmpiPredicate};
 use melior::ir::Value;
 
 use super::{Lowered, Lowering, refuse};
-use crate::mnemonic::Intrinsic;
+use crate::mnemonic::{self, Intrinsic, Shift};
 
 /// log2 of e, rounded to f32.
 const LOG2_E: f64 = std::f32::consts::LOG2_E as f64;
@@ -187,7 +187,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// Shifts, with what PTX does for amounts past the width: no bit of the operand is left, but for the
-    /// sign.
+    /// sign. Those of 64 bits are PTX's own: LLVM 22 turns a guard like the one below into the clamping that
+    /// PTX does, but on the low 32 bits of the amount, so that a shift by 2^32 would shift by nothing.
     fn shift(
         &self,
         op: BinaryOp,
@@ -198,6 +199,19 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let b = &self.build;
         let r#type = self.element_type(dtype)?;
         let width = i64::from(dtype.bits());
+        if width == 64 {
+            let past = b.int(r#type, width);
+            let amount = b.trunci(b.types.i32, b.minui(amount, past));
+            let direction = if op == BinaryOp::Shl {
+                Shift::Left
+            } else if dtype.is_signed_int() {
+                Shift::RightSigned
+            } else {
+                Shift::Right
+            };
+            let asm = mnemonic::shift_64(direction);
+            return Ok(b.asm_values(&asm, &[x, amount], r#type, 1)[0]);
+        }
         let last = b.int(r#type, width - 1);
         let fits = b.compare_int(CmpiPredicate::Ule, amount, last);
         let within = b.select(fits, amount, last);

@@ -302,3 +302,23 @@ fn lines_start_at_one() {
     let at = position(&sass(&compiled), "ACQBULK");
     assert_eq!(sass(&compiled)[at].line, Some(1));
 }
+
+/// The amount of a 64-bit shift is bounded as a number of 64 bits before it becomes one of 32. Seen on an
+/// H200: LLVM 22 folded a guard on the whole amount away, and `1 << 2^63` was 1.
+#[test]
+fn amounts_of_wide_shifts_are_bounded_first() {
+    for (op, shift) in [(BinaryOp::Shl, "shl.b64"), (BinaryOp::Shr, "shr.s64")] {
+        let mut k = KernelBuilder::new("shift", Target::Sm90a);
+        let x = k.param("x", Access::Input, DType::I64);
+        let y = k.param("y", Access::Output, DType::I64);
+        let at = k.thread(2);
+        let both = k.load(x, at, 2);
+        let dst = k.frag(DType::I64, 1);
+        k.push(DeviceOp::Binary { dst, op, a: Arg::all(both, 0), b: Arg::all(both, 1) });
+        k.store(y, at, dst);
+        let lines = lines(&build(&k.finish()).ptx);
+        let find = |op: &str| lines.iter().position(|line| line.starts_with(op));
+        let (bounded, shifted) = (find("min.u64"), find(shift));
+        assert!(bounded.is_some() && bounded < shifted, "{lines:#?}");
+    }
+}
