@@ -6,7 +6,7 @@
 //! is left on that side; a load without machine load moved when the load that it was merged with stands
 //! on the other side in PTX. Order is that of execution, not of addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::Facts;
 use crate::dataflow::{Source, Step};
@@ -47,7 +47,14 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
     let (ptx_kernel, ptx_facts) = ptx;
     let (sass_kernel, sass_facts) = sass;
     let loads = by_id(ptx_kernel, ptx_facts.reads.iter().filter(|r| r.weak).map(|r| r.node));
-    let syncs = ptx_facts.waits.iter().chain(&ptx_facts.fences).copied();
+    let noncoherent: BTreeSet<u32> = ptx_facts
+        .reads
+        .iter()
+        .filter(|read| read.noncoherent)
+        .map(|read| ptx_kernel.places[read.node as usize].id)
+        .collect();
+    let fences = ptx_facts.fences.iter().filter(|_| !noncoherent.is_empty());
+    let syncs = ptx_facts.waits.iter().chain(fences).copied();
     let syncs = by_id(ptx_kernel, syncs);
     let machine_loads = by_id(sass_kernel, machine_nodes(sass_kernel, sass_facts, is_machine_load));
     let machine_syncs = by_id(sass_kernel, machine_nodes(sass_kernel, sass_facts, is_machine_sync));
@@ -74,8 +81,10 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
         let left = |nodes: &[u32], side: Side| {
             in_sass.iter().any(|(_, of_wait)| nodes.iter().any(|&node| of_wait.holds(side, node)))
         };
+        let from_outside = ptx_facts.waits.contains(&wait_nodes[0]);
         for (&load, nodes) in &loads {
-            if load == wait {
+            // Plain loads keep their side of barriers, or may cross what does not order them.
+            if load == wait || !from_outside && !noncoherent.contains(&load) {
                 continue;
             }
             let mut relations = Vec::new();

@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use rustc_hash::FxHashMap;
+
 use crate::dataflow::{Flow, Key, Program};
 use crate::graph::{Graph, Loop, NodeSet};
 
 /// Whether some loop around `load` ends or goes on by the value that `load` reads.
 pub(crate) fn spins(program: &Program, loops: &[Loop], flows: &[Flow], load: u32) -> bool {
     let graph = &program.graph;
-    for around in loops.iter().filter(|l| l.set.contains(load)) {
+    // Inner loops come last, and are small.
+    for around in loops.iter().rev().filter(|l| l.set.contains(load)) {
         if decides(graph, &around.set, &around.nodes, around.head, flows, load) {
             return true;
         }
@@ -81,16 +84,18 @@ fn decides(
     loop {
         let tainted = taint(graph, set, flows, load, &forced);
         let depends = |node: u32| {
-            let before = &tainted[&node];
-            flows[node as usize].uses.iter().any(|key| before.contains(key))
+            let before = tainted.get(&node);
+            flows[node as usize]
+                .uses
+                .iter()
+                .any(|key| before.is_some_and(|before| before.binary_search(key).is_ok()))
         };
-        let reached = |node: &&u32| tainted.contains_key(*node);
-        if nodes.iter().filter(reached).any(|&node| leaves(node) && depends(node)) {
+        if nodes.iter().any(|&node| leaves(node) && depends(node)) {
             return true;
         }
         // A constant that is set on one arm of a branch on the value carries the value too.
         let before = forced.len();
-        for &node in nodes.iter().filter(reached) {
+        for &node in nodes {
             if graph.succ(node).len() > 1 && depends(node) {
                 mark_constants(graph, set, head, flows, node, &mut forced);
             }
@@ -101,39 +106,40 @@ fn decides(
     }
 }
 
-/// Forward marking of what depends on the load, before each node of the loop.
+/// What depends on the load before each node of the loop, in order; few values do at a time.
+type Tainted = FxHashMap<u32, Vec<Key>>;
+
+/// Forward marking of what depends on the load.
 fn taint(
     graph: &Graph,
     set: &NodeSet,
     flows: &[Flow],
     load: u32,
     forced: &BTreeSet<u32>,
-) -> std::collections::BTreeMap<u32, BTreeSet<Key>> {
-    let mut before: std::collections::BTreeMap<u32, BTreeSet<Key>> =
-        std::collections::BTreeMap::new();
-    let mut queue: VecDeque<u32> = forced.iter().copied().collect();
-    queue.push_back(load);
-    for &node in forced {
+) -> Tainted {
+    let mut before = Tainted::default();
+    let mut queue: VecDeque<u32> = VecDeque::new();
+    for &node in forced.iter().chain([&load]) {
         before.entry(node).or_default();
+        queue.push_back(node);
     }
-    before.entry(load).or_default();
+    let mut after: Vec<Key> = Vec::new();
     while let Some(node) = queue.pop_front() {
         let flow = &flows[node as usize];
-        let mut after = before[&node].clone();
-        let carries =
-            node == load || forced.contains(&node) || flow.uses.iter().any(|k| after.contains(k));
+        after.clear();
+        after.extend(before.get(&node).into_iter().flatten());
+        let carries = node == load
+            || forced.contains(&node)
+            || flow.uses.iter().any(|key| after.binary_search(key).is_ok());
         if carries {
-            after.extend(flow.defs.iter().copied());
-        } else if !flow.guarded {
-            for key in &flow.defs {
-                // A store may miss the cell that it seems to write; a register it cannot.
-                match key {
-                    Key::Reg(_) => {
-                        after.remove(key);
-                    }
-                    Key::Cell(..) | Key::SharedMemory => {}
+            for &key in &flow.defs {
+                if let Err(at) = after.binary_search(&key) {
+                    after.insert(at, key);
                 }
             }
+        } else if !flow.guarded {
+            // A store may miss the cell that it seems to write; a register it cannot.
+            after.retain(|key| !matches!(key, Key::Reg(_)) || !flow.defs.contains(key));
         }
         for &next in graph.succ(node) {
             if !set.contains(next) {
@@ -142,7 +148,11 @@ fn taint(
             let fresh = !before.contains_key(&next);
             let known = before.entry(next).or_default();
             let size = known.len();
-            known.extend(after.iter().copied());
+            for &key in &after {
+                if let Err(at) = known.binary_search(&key) {
+                    known.insert(at, key);
+                }
+            }
             if fresh || known.len() != size {
                 queue.push_back(next);
             }

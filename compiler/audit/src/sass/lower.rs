@@ -131,6 +131,17 @@ struct Lowering<'a> {
     symbols: FxHashMap<&'a str, (usize, u32)>,
 }
 
+/// Whether a call is a jump in disguise: it goes to a place without a symbol, and nothing before it puts
+/// the address behind it into a register, to which a subroutine would return.
+fn is_jump(label: Option<&str>, list: &[Instruction], index: u32) -> bool {
+    let index = index as usize;
+    let Some(next) = list.get(index + 1) else { return false };
+    let back = Operand::Integer(next.address as i64);
+    let before = list[..index].iter().rev().take(CALL_REACH);
+    label.is_some_and(|name| name.starts_with(".L"))
+        && !before.flat_map(|earlier| &earlier.operands).any(|operand| *operand == back)
+}
+
 /// Every name in the code.
 fn symbols(code: &Code) -> FxHashMap<&str, (usize, u32)> {
     let mut map = FxHashMap::default();
@@ -223,6 +234,10 @@ impl Lowering<'_> {
             Class::Call => {
                 falls = true;
                 match label.and_then(|name| self.symbols.get(name).copied()) {
+                    Some((to, place)) if is_jump(label, list, index) => {
+                        falls = guarded;
+                        self.go(node, context, to, place, exit);
+                    }
                     Some(target) => {
                         falls = guarded;
                         self.call(node, context, at, target, exit);

@@ -14,7 +14,8 @@ pub(crate) fn parse(text: &str) -> Code {
     let mut in_code = false;
     for row in text.lines() {
         let row = row.trim();
-        if let Some(rest) = row.strip_prefix(".section") {
+        let directive = row.strip_prefix(".section");
+        if let Some(rest) = directive.filter(|rest| rest.starts_with(char::is_whitespace)) {
             let name = rest.trim().split(',').next().unwrap_or_default().trim_matches('"');
             in_code = false;
             if let Some(name) = name.strip_prefix(".text.") {
@@ -231,6 +232,7 @@ mod tests {
 
     const TEXT: &str = r#"
 	.section	.text.k3,"ax",@progbits
+	.sectioninfo	@"SHI_REGISTERS=96"
         .other          k3,@"STO_CUDA_ENTRY STV_DEFAULT"
 k3:
 .text.k3:

@@ -72,6 +72,13 @@ impl Lowering<'_> {
         Some(step)
     }
 
+    /// Whether the operand is the word of constant bank 0 that holds the stack pointer.
+    fn is_stack(&self, operand: &Operand) -> bool {
+        let base = self.info.params_at.map(i64::from);
+        matches!(operand, Operand::Constant { bank: 0, index: None, offset }
+            if base.is_some_and(|base| *offset < base))
+    }
+
     /// `a * b + c`, also where it only moves or adds.
     fn multiply_add(
         &mut self,
@@ -163,10 +170,7 @@ impl Lowering<'_> {
             return self.numbers(node, instruction);
         };
         for (word, &dst) in regs.iter().enumerate() {
-            let is_stack = bank == 0
-                && dst == 1
-                && self.info.params_at.is_some_and(|base| offset < i64::from(base));
-            let value = if is_stack {
+            let value = if dst == 1 && self.is_stack(&Operand::Constant { bank, index, offset }) {
                 self.values.origin(Origin::Slot(STACK), Some(0))
             } else {
                 self.bank(bank, index, offset + 4 * word as i64)
