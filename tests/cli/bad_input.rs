@@ -225,10 +225,12 @@ fn a_tensor_of_the_wrong_type_or_shape() {
     let npy = super::run::npy;
     says(&run("ints.npy", npy("<i4", "(128,)", &[0; 512]), 1), &["E0706", "i32", "f32"]);
     says(&run("short.npy", npy("<f4", "(64,)", &[0; 256]), 1), &["E0706", "[64]", "128"]);
-    says(&run("doubles.npy", npy("<f8", "(128,)", &[0; 1024]), 4), &["E0806", "<f8"]);
+    says(&run("doubles.npy", npy("<f8", "(128,)", &[0; 1024]), 1), &["E0706", "f64", "f32"]);
     says(&run("cut.npy", npy("<f4", "(128,)", &[0; 100]), 4), &["E0806"]);
     says(&run("text.npy", b"no tensor".to_vec(), 4), &["E0806"]);
     says(&run("huge.npy", npy("<f4", "(18446744073709551615, 4)", &[]), 4), &["E0806"]);
+    let out = format!("x={}", folder.path("x.npy"));
+    says(&kernelc(["run", &source, "--out", &out]).expect_code(2), &["does not write"]);
     let answer = kernelc(["run", &source, "--in", "x=nowhere.npy"]).expect_code(4);
     says(&answer, &["E0806", "nowhere.npy"]);
 }

@@ -1,7 +1,7 @@
 //! The entry of `kernelc`: parses the command line, prints what a command answers, and turns a panic into
 //! a report.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::panic;
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
             // `--help` and `--version` come as errors that are none.
             let code = if error.use_stderr() { cli::exit::USAGE } else { cli::exit::OK };
             return print(&if error.use_stderr() {
-                Answer { stderr: error.render().ansi().to_string(), code, ..Answer::default() }
+                Answer { stderr: rendered(&error), code, ..Answer::default() }
             } else {
                 Answer { stdout: error.render().to_string(), code, ..Answer::default() }
             });
@@ -30,6 +30,12 @@ fn main() -> ExitCode {
     let answer = panic::catch_unwind(panic::AssertUnwindSafe(|| cli::run(&cli)))
         .unwrap_or_else(|payload| cli::internal_error(payload.as_ref()));
     print(&answer)
+}
+
+/// A wrong command line in words, with colours where a person reads.
+fn rendered(error: &clap::Error) -> String {
+    let text = error.render();
+    if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() }
 }
 
 /// Writes both streams; a reader that went away ends the program quietly.

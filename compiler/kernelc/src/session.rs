@@ -122,6 +122,9 @@ pub fn parse_bindings(pairs: &[String]) -> Result<Bindings, String> {
         let (name, value) = pair
             .split_once('=')
             .ok_or_else(|| format!("E0208: `{pair}` is not of the form NAME=VALUE"))?;
+        if bindings.get(name.trim()).is_some() {
+            return Err(format!("E0208: `{}` is bound twice", name.trim()));
+        }
         let value = match value.trim() {
             "true" => ConstValue::Bool(true),
             "false" => ConstValue::Bool(false),
@@ -218,7 +221,19 @@ pub fn tool(cli: &Cli, tool: Tool) -> Result<PathBuf, Refusal> {
     };
     let here = std::env::current_dir().unwrap_or_default();
     tool.find(explicit, &here).ok_or_else(|| {
-        let message = format!("{} is missing; {}", tool.name(), tools::HOW_TO_GET);
+        let named = explicit
+            .map(|path| (format!("--{}", tool.name()), path.display().to_string()))
+            .or_else(|| Some((tool.variable().to_owned(), std::env::var(tool.variable()).ok()?)));
+        let message = match named {
+            Some((who, path)) => {
+                format!(
+                    "{} is missing: {who} names `{path}`, which is no file; {}",
+                    tool.name(),
+                    tools::HOW_TO_GET
+                )
+            }
+            None => format!("{} is missing; {}", tool.name(), tools::HOW_TO_GET),
+        };
         Box::new(world(cli.format, "E0801", &message))
     })
 }

@@ -30,6 +30,8 @@ pub enum FileDType {
     Known(DType),
     /// `u2` of numpy: the bit patterns of a 16-bit float.
     Bits16,
+    /// A type of numpy that no buffer can have.
+    Foreign(&'static str),
 }
 
 impl FileDType {
@@ -38,6 +40,7 @@ impl FileDType {
         match self {
             FileDType::Known(known) => known == dtype,
             FileDType::Bits16 => matches!(dtype, DType::Bf16 | DType::F16),
+            FileDType::Foreign(_) => false,
         }
     }
 
@@ -46,6 +49,7 @@ impl FileDType {
         match self {
             FileDType::Known(dtype) => dtype.name(),
             FileDType::Bits16 => "u16",
+            FileDType::Foreign(name) => name,
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct BuildArgs {
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
     /// Values of const parameters: `--bind M=1,K=7168`.
-    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', requires = "kernel")]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
     pub bind: Vec<String>,
     /// Build every combination of `tune` values; a combination that fails a `where` clause or spills is listed
     /// and left out.
@@ -251,6 +251,18 @@ fn points<'f>(
             let (front, template) = find(kernel)?;
             let bind = session::parse_bindings(&args.bind).map_err(wrong)?;
             add(front, template, &entry_of(kernel, &bind), None)?;
+        }
+        (None, None) if !args.bind.is_empty() => {
+            let all: Vec<(&Front, &KernelTemplate)> =
+                fronts.iter().flat_map(|f| f.templates.iter().map(move |t| (f, t))).collect();
+            let [(front, template)] = all.as_slice() else {
+                return Err(wrong(format!(
+                    "--bind is for one kernel and there are {}: name it with --kernel",
+                    all.len()
+                )));
+            };
+            let bind = session::parse_bindings(&args.bind).map_err(wrong)?;
+            add(front, template, &entry_of(template.name(), &bind), None)?;
         }
         (None, None) => {
             for front in fronts {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::Args;
-use kernel_dsl::diag::{Diagnostic, Severity};
+use kernel_dsl::diag::{Code, Diagnostic, Severity};
 use kernel_ir::pipeline::{self, Front};
 use kernel_ir::sema::{Bindings, KernelTemplate};
 use kernel_ir::target::Target;
@@ -69,7 +69,6 @@ struct Found {
     diagnostics: Vec<Diagnostic>,
     waived: Vec<Waived>,
     instances: usize,
-    left_out: Vec<String>,
 }
 
 fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refusal> {
@@ -88,7 +87,17 @@ fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refus
     for template in selected(&front, args) {
         let points = bindings(template, &explicit, &build);
         if points.is_empty() {
-            found.left_out.push(template.name().to_owned());
+            found.diagnostics.push(
+                Diagnostic::warning(
+                    Code::E0208,
+                    format!(
+                        "kernel `{}` was checked without bindings: memory order and bounds are not judged",
+                        template.name()
+                    ),
+                )
+                .label(template.span(), "a const parameter has neither a default nor a binding")
+                .help("give --bind NAME=VALUE, defaults, or entries in build.toml"),
+            );
         }
         for point in points {
             kernel(args, template, &point, &mut found);
@@ -98,11 +107,6 @@ fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refus
     let mut answer = output::diagnostics(cli.format, &session.sources, &found.diagnostics);
     if cli.format == Format::Text {
         answer.stdout.push_str(&output::waived(&session.sources, &found.waived));
-        for name in &found.left_out {
-            answer.stdout.push_str(&format!(
-                "{path}: kernel `{name}` was checked without bindings; give --bind, defaults or build.toml\n"
-            ));
-        }
         if answer.code == exit::OK {
             answer.stdout.push_str(&format!(
                 "{path}: {} kernels, {} instances, no errors\n",

@@ -28,6 +28,12 @@ pub struct LayoutArgs {
 /// Evaluates.
 pub fn run(cli: &Cli, args: &LayoutArgs) -> Answer {
     let options = AnswerOptions { json: cli.format == Format::Json, map: args.map };
+    if args.expression == "-" && args.svg.is_some() {
+        return *session::usage(
+            cli.format,
+            "--svg draws one expression, not those of standard input",
+        );
+    }
     if args.expression == "-" {
         let mut text = Vec::new();
         if let Err(error) = std::io::stdin().lock().read_to_end(&mut text) {

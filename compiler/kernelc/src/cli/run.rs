@@ -229,10 +229,10 @@ fn named_files(
         .map(|pair| match pair.split_once('=') {
             Some((name, path)) => {
                 let (id, param) = find(format, &built.kernel.params, name)?;
-                if param.access == Access::Scalar {
+                if !param.access.is_writable() {
                     return Err(session::usage(
                         format,
-                        &format!("`{name}` is a scalar, not a buffer"),
+                        &format!("`{name}` is {}: the kernel does not write it", param.access),
                     ));
                 }
                 Ok((id, PathBuf::from(path)))
