@@ -67,7 +67,7 @@ fn check_reads_standard_input() {
 
 #[test]
 fn check_says_what_it_cannot_judge_without_bindings() {
-    let open = "target sm_90a;\nkernel open<const N: int>(input x : gmem f32[N], output y : gmem f32[N])\n\
+    let open = "target sm_90a;\nkernel sized<const N: int>(input x : gmem f32[N], output y : gmem f32[N])\n\
         launch { grid: 1, warps: 1 } { store load x -> y; }\n";
     let answer = kernelc_with_input(["check", "-"], open.as_bytes()).expect_code(0);
     assert!(answer.stderr.contains("warning[E0208]"), "{}", answer.stderr);
