@@ -146,7 +146,7 @@ impl Layer<'_> {
 
     /// h_attn → x_attn → q_raw, k_raw, v_raw, g_out.
     fn projections(&self, prompt: &'static str, streams: &mut Vec<Stream>) -> Result<(), String> {
-        let norm = k3::build("rms_norm.tile", "rms_norm", &[("H", 256)])?;
+        let norm = k3::build("rms_norm.tile", "rms_norm", &[("W", 256)])?;
         let memory = k3::memory(
             &norm,
             vec![

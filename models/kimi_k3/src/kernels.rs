@@ -24,8 +24,16 @@ files!(
     "attn_res_norm.tile",
     "embed.tile",
     "gemv.tile",
+    "kda_gate.tile",
+    "kda_norm.tile",
+    "latent_norm.tile",
+    "mla_absorb.tile",
+    "mla_gate.tile",
+    "mla_value.tile",
+    "residual.tile",
     "rms_norm.tile",
     "silu_gate.tile",
+    "situ.tile",
     "softmax.tile",
 );
 

@@ -172,7 +172,7 @@ const ROWS: &[Row] = &[
         "rms_norm",
         "rms_norm.tile",
         "rms_norm",
-        &[("M", 1), ("H", 7168)],
+        &[("M", 1), ("W", 7168)],
         &[("eps", "1e-5")],
         ROUNDED,
     ),
