@@ -6,15 +6,15 @@ use std::process::ExitCode;
 use kernel_tests::layer1;
 
 mod models {
-    pub mod attn_res;
-    pub mod dense;
-    pub mod kda;
-    pub mod mla;
-    pub mod pointwise;
-    pub mod select;
+    pub(crate) mod attn_res;
+    pub(crate) mod dense;
+    pub(crate) mod kda;
+    pub(crate) mod mla;
+    pub(crate) mod pointwise;
+    pub(crate) mod select;
     mod support;
 
-    pub use support::trial;
+    pub(crate) use support::trial;
 }
 
 fn main() -> ExitCode {

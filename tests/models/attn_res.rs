@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use super::support::{check, scaled, trial};
 
 /// The tests of this family.
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (m, h, blocks) in [(2, 256, 1), (1, 256, 3), (1, 7168, 0), (1, 7168, 3), (2, 7168, 8)] {
         let name = format!("attn_res_norm H={h} NB={blocks} M={m}");

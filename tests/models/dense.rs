@@ -10,7 +10,7 @@ use super::support::{check, trial};
 type Projection = (usize, usize, usize, usize, &'static [(&'static str, i64)]);
 
 /// The tests of this family.
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     let projections: [(&'static str, usize, Projection); 21] = [
         // K3 at TP16: the merged input projection for one token and four, o_proj, router, f_b on a part of the

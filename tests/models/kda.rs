@@ -31,10 +31,11 @@ const SHAPES: [Shape; 5] = [
     Shape { m: 8, h: 1, d: 16 },
 ];
 
+type Test = fn(Shape) -> Result<(), String>;
+
 /// The tests of this family.
-pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn(Shape) -> Result<(), String>); 2] =
-        [("kda_gate", gate), ("kda_gated_norm", gated_norm)];
+pub(crate) fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 2] = [("kda_gate", gate), ("kda_gated_norm", gated_norm)];
     let mut trials = Vec::new();
     for (kernel, test) in tests {
         for shape in SHAPES {
@@ -48,13 +49,8 @@ pub fn trials() -> Vec<Trial> {
 fn gate(shape: Shape) -> Result<(), String> {
     let Shape { m, h, d } = shape;
     let (xw, x0) = (shape.merged(), 4 * h * d + d);
-    let bind = [
-        ("M", m as i64),
-        ("H", h as i64),
-        ("D", d as i64),
-        ("XW", xw as i64),
-        ("X0", x0 as i64),
-    ];
+    let bind =
+        [("M", m as i64), ("H", h as i64), ("D", d as i64), ("XW", xw as i64), ("X0", x0 as i64)];
     let built = k3::build("kda_gate.tile", "kda_gate", &bind)?;
     let f = scaled(DType::Bf16, m * h * d, 3, 6.0)?;
     let memory = k3::memory(&built, vec![("f", f)], &[("lower", -5.0)])?;
@@ -75,21 +71,15 @@ fn gate(shape: Shape) -> Result<(), String> {
 fn gated_norm(shape: Shape) -> Result<(), String> {
     let Shape { m, h, d } = shape;
     let (xw, x0) = (shape.merged(), 3 * h * d);
-    let bind = [
-        ("M", m as i64),
-        ("H", h as i64),
-        ("D", d as i64),
-        ("XW", xw as i64),
-        ("X0", x0 as i64),
-    ];
+    let bind =
+        [("M", m as i64), ("H", h as i64), ("D", d as i64), ("XW", xw as i64), ("X0", x0 as i64)];
     let built = k3::build("kda_norm.tile", "kda_gated_norm", &bind)?;
     let memory = k3::memory(&built, Vec::new(), &[("eps", 1e-5)])?;
     check(&built, memory, |a| {
         let (gamma, eps) = (a.buffer("gamma"), a.scalar("eps"));
         let (o, proj) = (a.buffer("o"), a.buffer("proj"));
         let rows = o.chunks(h * d).zip(proj.chunks(xw));
-        let out =
-            rows.flat_map(|(o, row)| kda::gated_norm(o, &gamma, &row[x0..][..h * d], eps));
+        let out = rows.flat_map(|(o, row)| kda::gated_norm(o, &gamma, &row[x0..][..h * d], eps));
         vec![("out", out.collect())]
     })?;
     Ok(())

@@ -34,9 +34,11 @@ const SHAPES: [Shape; 5] = [
     Shape { m: 8, h: 1, l: 64, p: 16, n: 16, v: 16, q_lora: 96 },
 ];
 
+type Test = fn(Shape) -> Result<(), String>;
+
 /// The tests of this family.
-pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn(Shape) -> Result<(), String>); 3] =
+pub(crate) fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 3] =
         [("mla_absorb", absorb), ("mla_value", value), ("mla_gate", gate)];
     let mut trials = Vec::new();
     for (kernel, test) in tests {
@@ -50,13 +52,8 @@ pub fn trials() -> Vec<Trial> {
 
 fn absorb(shape: Shape) -> Result<(), String> {
     let Shape { m, h, l, p, n, .. } = shape;
-    let bind = [
-        ("M", m as i64),
-        ("H", h as i64),
-        ("L", l as i64),
-        ("N", n as i64),
-        ("P", p as i64),
-    ];
+    let bind =
+        [("M", m as i64), ("H", h as i64), ("L", l as i64), ("N", n as i64), ("P", p as i64)];
     let built = k3::build("mla_absorb.tile", "mla_absorb", &bind)?;
     let memory = k3::memory(&built, Vec::new(), &[])?;
     check(&built, memory, |a| {

@@ -11,7 +11,7 @@ use libtest_mimic::Trial;
 use super::support::{check, scaled, trial};
 
 /// The tests of this family.
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (m, n, warps) in [(4, 512, 4), (3, 128, 1), (6, 4096, 4), (2, 4096, 8)] {
         let name = format!("softmax N={n} M={m} NW={warps}");
@@ -83,11 +83,8 @@ fn situ_gate(m: usize, width: usize) -> Result<(), String> {
     let built = k3::build("situ.tile", "situ_gate", &bind)?;
     // Wide enough that both bounds are felt.
     let gate_up = scaled(DType::Bf16, m * 2 * width, 7, 20.0)?;
-    let memory = k3::memory(
-        &built,
-        vec![("gate_up", gate_up)],
-        &[("beta", 4.0), ("linear_beta", 25.0)],
-    )?;
+    let memory =
+        k3::memory(&built, vec![("gate_up", gate_up)], &[("beta", 4.0), ("linear_beta", 25.0)])?;
     check(&built, memory, |a| {
         let situ = Situ { beta: a.scalar("beta"), linear_beta: a.scalar("linear_beta") };
         let rows = a.buffer("gate_up");

@@ -10,7 +10,7 @@ use libtest_mimic::Trial;
 use super::support::{check, trial};
 
 /// The tests of this family.
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (m, v, h) in [(6, 128, 256), (3, 10240, 7168)] {
         let name = format!("embed V={v} H={h} M={m}");

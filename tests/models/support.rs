@@ -6,12 +6,15 @@ use kernel_ir::pipeline::Built;
 use kernel_tests::k3::{self, Arguments, SEED};
 use libtest_mimic::{Failed, Trial};
 
-pub fn trial(name: String, test: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {
+pub(crate) fn trial(
+    name: String,
+    test: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Trial {
     Trial::test(name, move || test().map_err(Failed::from))
 }
 
 /// Runs a kernel and compares it with the reference values that `wanted` makes of its arguments.
-pub fn check(
+pub(crate) fn check(
     built: &Built,
     memory: Memory,
     wanted: impl FnOnce(&Arguments<'_>) -> Vec<(&'static str, Vec<f64>)>,
@@ -24,7 +27,7 @@ pub fn check(
 }
 
 /// Random values of a buffer, times `scale`.
-pub fn scaled(dtype: DType, len: usize, stream: u64, scale: f64) -> Result<Buffer, String> {
+pub(crate) fn scaled(dtype: DType, len: usize, stream: u64, scale: f64) -> Result<Buffer, String> {
     let raw = Buffer::random(DType::F32, len, SEED, stream, None).map_err(|e| e.to_string())?;
     let values: Vec<f32> = raw.to_f64().iter().map(|v| (v * scale) as f32).collect();
     Ok(Buffer::from_f32(dtype, &values))
