@@ -212,6 +212,13 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let elements = self.each(*dst, |i| self.operand(x, i))?;
                 self.define(*dst, elements)
             }
+            DeviceOp::Join { dst, from } => {
+                let elements = from
+                    .iter()
+                    .map(|&(frag, i)| self.element(frag, i))
+                    .collect::<Lowered<Vec<_>>>()?;
+                self.define(*dst, elements)
+            }
             DeviceOp::Shuffle { dst, x, xor } => {
                 let dtype = self.frag(*x)?.dtype;
                 let elements =

@@ -185,6 +185,11 @@ impl<'k> Machine<'k> {
                 let undefined = registers::either(undefined, c.undefined);
                 self.set(*dst, Registers { elements: out, undefined });
             }
+            DeviceOp::Join { dst, from } => {
+                let sources = from.iter().map(|&(frag, element)| (self.frag(frag), element));
+                let joined = registers::join(sources, self.kernel.frags[*dst].dtype, self.threads);
+                self.set(*dst, joined);
+            }
             DeviceOp::Shuffle { dst, x, xor } => self.shuffle(*dst, *x, *xor as usize, loc)?,
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other, loc)?;

@@ -265,6 +265,13 @@ pub enum DeviceOp {
         /// Operand.
         x: Arg,
     },
+    /// `dst[i]` = element `from[i].1` of `from[i].0`: puts registers of several fragments side by side.
+    Join {
+        /// Result.
+        dst: FragId,
+        /// Fragment and element, one entry an element of the result.
+        from: Vec<(FragId, u32)>,
+    },
     /// `dst[i]` = element `i` of `x` in the lane whose number differs by `xor`.
     Shuffle {
         /// Result.

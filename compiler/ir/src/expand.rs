@@ -19,6 +19,7 @@ mod memory;
 mod notes;
 mod prefetch;
 mod queue;
+mod rearrange;
 mod shared;
 mod statements;
 mod uses;

@@ -449,6 +449,38 @@ pub enum Op {
         /// Operand.
         x: ValueId,
     },
+    /// A piece of a tile with constant bounds. An axis that is cut or dropped lies in registers whole.
+    Slice {
+        /// Operand.
+        x: ValueId,
+        /// One entry an axis of the operand.
+        parts: Vec<SlicePart>,
+    },
+    /// Two tiles, one after the other along an axis that lies in registers whole.
+    Concat {
+        /// What comes first.
+        a: ValueId,
+        /// What follows.
+        b: ValueId,
+        /// The axis.
+        axis: u8,
+    },
+}
+
+/// What a slice takes of one axis of a tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlicePart {
+    /// First position.
+    pub start: u32,
+    /// Positions; `None` takes one and drops the axis.
+    pub len: Option<u32>,
+}
+
+impl SlicePart {
+    /// True where all of an axis of this extent is taken, so that it may be spread in any way.
+    pub fn is_whole(self, extent: u32) -> bool {
+        self.start == 0 && self.len == Some(extent)
+    }
 }
 
 /// A constant.

@@ -27,6 +27,7 @@ mod mistakes;
 mod moves;
 mod not_built;
 mod operands;
+mod pieces;
 mod program;
 mod report;
 mod scope;

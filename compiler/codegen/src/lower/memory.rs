@@ -67,6 +67,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Fma { .. }
         | DeviceOp::Convert { .. }
         | DeviceOp::Copy { .. }
+        | DeviceOp::Join { .. }
         | DeviceOp::Shuffle { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::ReadSlot { .. }

@@ -61,6 +61,7 @@ impl Used {
                 | DeviceOp::Fma { .. }
                 | DeviceOp::Convert { .. }
                 | DeviceOp::Copy { .. }
+                | DeviceOp::Join { .. }
                 | DeviceOp::Shuffle { .. }
                 | DeviceOp::Load { .. }
                 | DeviceOp::Store { .. }

@@ -100,6 +100,25 @@ pub(super) fn operand(source: Rc<Registers>, map: &Map, len: usize, threads: usi
     Operand { elements: Source::Owned(elements), undefined }
 }
 
+/// One element of each source, in order.
+pub(super) fn join(
+    sources: impl Iterator<Item = (Rc<Registers>, u32)>,
+    dtype: DType,
+    threads: usize,
+) -> Registers {
+    let mut elements = Elements::new(dtype);
+    let mut undefined = Vec::new();
+    for (source, element) in sources {
+        let rows = element as usize * threads..(element as usize + 1) * threads;
+        match &source.undefined {
+            Some(gaps) => undefined.extend_from_slice(&gaps[rows.clone()]),
+            None => undefined.resize(undefined.len() + threads, false),
+        }
+        elements.extend_from(&source.elements, rows);
+    }
+    Registers { elements, undefined: some_if_any(undefined) }
+}
+
 /// Undefined where either is.
 pub(super) fn either(a: Undefined, b: Undefined) -> Undefined {
     match (a, b) {

@@ -64,6 +64,8 @@ impl Machine<'_> {
             | Op::Expand { .. }
             | Op::Load { .. }
             | Op::Reduce { .. }
+            | Op::Slice { .. }
+            | Op::Concat { .. }
             | Op::Contract { .. } => {}
         }
         let mut out = self.take(result, dtype);
@@ -149,6 +151,16 @@ impl Machine<'_> {
                 let x = self.value(*x);
                 fold(*op, &x, axes, map, out);
                 self.count_flops(dtype, x.len());
+            }
+            Op::Slice { x, parts } => shape::slice(&self.value(*x), &values[*x].shape, parts, out),
+            Op::Concat { a, b, axis } => {
+                let along = |id: ValueId| shape::len(&values[id].shape[usize::from(*axis)..]);
+                let (first, second) = (self.value(*a), self.value(*b));
+                for row in 0..shape::len(&to[..usize::from(*axis)]) {
+                    for (x, len) in [(&first, along(*a)), (&second, along(*b))] {
+                        out.extend_from(x, row * len..(row + 1) * len);
+                    }
+                }
             }
             Op::Contract { spec, a, b, acc } => {
                 let (a_maps, b_maps) = (maps_of(&values[*a]), maps_of(&values[*b]));

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use kernel_ir::kernel::SlicePart;
 use kernel_ir::ops::Elements;
 
 /// Elements of a shape.
@@ -57,6 +58,21 @@ pub(super) fn gather(x: &Elements, shape: &[u32], strides: &[usize], out: &mut E
             *c = 0;
         }
     }
+}
+
+/// Appends the piece of `x`, of shape `from`, that `parts` names.
+pub(super) fn slice(x: &Elements, from: &[u32], parts: &[SlicePart], out: &mut Elements) {
+    let mut starts = vec![0usize];
+    let mut run = x.len();
+    for (part, &extent) in parts.iter().zip(from) {
+        run /= (extent as usize).max(1);
+        let positions = part.start..part.start + part.len.unwrap_or(1);
+        starts = starts
+            .iter()
+            .flat_map(|&start| positions.clone().map(move |p| start + p as usize * run))
+            .collect();
+    }
+    out.gather(x, starts.into_iter());
 }
 
 #[cfg(test)]

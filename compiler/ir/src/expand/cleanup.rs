@@ -39,6 +39,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             args(&[a, b, c]);
         }
         DeviceOp::Shuffle { x, .. } => see(*x),
+        DeviceOp::Join { from, .. } => from.iter().for_each(|(frag, _)| see(*frag)),
         DeviceOp::Load { vectors, other, .. } => {
             other.iter().for_each(|&frag| see(frag));
             each_address(vectors, see);
@@ -78,6 +79,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Fma { dst, .. }
         | DeviceOp::Convert { dst, .. }
         | DeviceOp::Copy { dst, .. }
+        | DeviceOp::Join { dst, .. }
         | DeviceOp::Shuffle { dst, .. }
         | DeviceOp::Load { dst, .. }
         | DeviceOp::ReadSlot { dst, .. } => Some(*dst),
@@ -136,6 +138,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::Fma { .. }
             | DeviceOp::Convert { .. }
             | DeviceOp::Copy { .. }
+            | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::Store { .. }

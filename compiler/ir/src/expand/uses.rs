@@ -37,8 +37,9 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
         | Op::Expand { x, .. }
         | Op::Reduce { x, .. }
         | Op::Argmax { x, .. }
-        | Op::Relayout { x } => see(*x),
-        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } => {
+        | Op::Relayout { x }
+        | Op::Slice { x, .. } => see(*x),
+        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::Concat { a, b, .. } => {
             see(*a);
             see(*b);
         }

@@ -241,6 +241,10 @@ impl Assigner<'_> {
                     self.check_agreement(candidate, level, word, *entry, class);
                     continue;
                 };
+                if self.classes.is_cut(class) && entry.factor != Some(1) {
+                    self.refuse_cut(candidate, word, entry.axis);
+                    continue;
+                }
                 let want = draft.left;
                 let fits = |x: u32| match entry.factor {
                     Some(factor) => x == factor && want.is_multiple_of(x),
@@ -301,6 +305,23 @@ impl Assigner<'_> {
         )));
     }
 
+    /// A `spread` along an axis that is cut somewhere.
+    fn refuse_cut(&mut self, candidate: &Candidate<'_>, word: &str, axis: u8) {
+        let span = candidate.spread.and_then(|spread| spread.span);
+        let name = candidate.tile.name(self.kernel).unwrap_or("x").to_owned();
+        self.findings.push(
+            Diagnostic::error(
+                Code::E0310,
+                format!("axis {axis} cannot run along {word}: a slice or `concat` cuts it"),
+            )
+            .label(
+                span.unwrap_or(candidate.tile.span(self.kernel)),
+                "an axis that is cut lies in the registers of each thread",
+            )
+            .help(format!("write `relayout({name})` where it is cut, or load the pieces apart")),
+        );
+    }
+
     fn misfit(&mut self, candidate: &Candidate<'_>, word: &str, factor: u32, left: u32) {
         let span = candidate
             .spread
@@ -326,6 +347,9 @@ impl Assigner<'_> {
             Level::Lanes => lanes,
             Level::Warps => warps,
         };
+        if classes[axis].is_some_and(|class| self.classes.is_cut(class)) {
+            return None;
+        }
         let mut taken: Vec<Digit> =
             drafts.values().map(|draft| digit_of(draft.lanes, draft.warps)).collect();
         let met = classes[axis].map_or(&[][..], |class| &self.neighbours[class]);

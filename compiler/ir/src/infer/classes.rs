@@ -7,7 +7,8 @@ use kernel_dsl::source::Span;
 
 use crate::index::Id;
 use crate::kernel::{
-    AxisIndex, ContractSpec, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, VarId,
+    AxisIndex, ContractSpec, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess,
+    ValueId, VarId,
 };
 
 /// A tile of the kernel.
@@ -65,6 +66,8 @@ pub(super) struct Classes {
     pub(super) tiles: Vec<Tile>,
     /// Operations whose axes meet without a tile that has them all.
     cliques: Vec<(Vec<(Tile, usize)>, Span)>,
+    /// Nodes of axes that are cut: they lie in registers whole.
+    cut: Vec<usize>,
 }
 
 /// Numbers the axes of all tiles.
@@ -98,6 +101,7 @@ impl Classes {
             memory: Vec::new(),
             tiles: Vec::new(),
             cliques: Vec::new(),
+            cut: Vec::new(),
         };
         let mut walk = Walk { kernel, classes: &mut classes, seen: Vec::new() };
         walk.seen = vec![false; kernel.values.len() + kernel.vars.len()];
@@ -111,6 +115,9 @@ impl Classes {
         for node in 0..count {
             classes.parents[node] = classes.find(node);
         }
+        classes.cut = classes.cut.iter().map(|&node| classes.parents[node]).collect();
+        classes.cut.sort_unstable();
+        classes.cut.dedup();
         classes
     }
 
@@ -140,6 +147,11 @@ impl Classes {
     /// The class of an axis, once all axes are joined.
     pub(super) fn class(&self, tile: Tile, axis: usize) -> Option<usize> {
         self.parents.get(self.nodes.of(tile, axis)).copied()
+    }
+
+    /// True for a class that no thread index runs along, since one of its axes is cut.
+    pub(super) fn is_cut(&self, class: usize) -> bool {
+        self.cut.binary_search(&class).is_ok()
     }
 
     /// The classes of a tile's axes; none for an axis of extent 0 or 1, which every thread holds.
@@ -326,12 +338,46 @@ impl Walk<'_> {
                     self.reduced(*x, usize::from(*axis), Tile::Value(result));
                 }
             }
+            Op::Slice { x, parts } => self.slice(*x, parts, result),
+            Op::Concat { a, b, axis } => {
+                let axis = usize::from(*axis);
+                for tile in [Tile::Value(*a), Tile::Value(*b)] {
+                    self.cut(tile, axis);
+                    for other in (0..tile.shape(self.kernel).len()).filter(|&other| other != axis) {
+                        self.axis((tile, other), (result, other));
+                    }
+                }
+                self.cut(result, axis);
+            }
             Op::Contract { spec, a, b, acc } => {
                 self.contract(spec, *a, *b, result, span);
                 if let Some(acc) = acc {
                     self.broadcast(Tile::Value(*acc), result);
                 }
             }
+        }
+    }
+
+    /// Marks an axis that lies in registers whole.
+    fn cut(&mut self, tile: Tile, axis: usize) {
+        let node = self.classes.nodes.of(tile, axis);
+        self.classes.cut.push(node);
+    }
+
+    /// Axes that are taken whole are those of the operand; the others are cut on both sides.
+    fn slice(&mut self, x: ValueId, parts: &[SlicePart], result: Tile) {
+        let source = Tile::Value(x);
+        let mut kept = 0;
+        for (axis, part) in parts.iter().enumerate() {
+            if part.is_whole(source.shape(self.kernel)[axis]) {
+                self.axis((source, axis), (result, kept));
+            } else {
+                self.cut(source, axis);
+                if part.len.is_some() {
+                    self.cut(result, kept);
+                }
+            }
+            kept += usize::from(part.len.is_some());
         }
     }
 

@@ -5,7 +5,7 @@ use kernel_abi::DType;
 use super::distribute;
 use crate::distribution::Distribution;
 use crate::expand::sample::{self, Sample};
-use crate::kernel::{AxisIndex, Kernel, Op, Spread, SpreadAxis};
+use crate::kernel::{AxisIndex, Kernel, Op, SlicePart, Spread, SpreadAxis};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp};
 
 fn var<'k>(kernel: &'k Kernel, name: &str) -> &'k Distribution {
@@ -129,6 +129,33 @@ fn a_tile_with_too_many_registers_is_named() {
     let index = s.whole(out);
     s.store(tile, out, index);
     assert_eq!(codes(s.build()), ["E0503"]);
+}
+
+#[test]
+fn an_axis_that_is_cut_lies_in_registers() {
+    let build = |spread: Option<Spread>| {
+        let mut s = Sample::new(4, 1);
+        let x = s.input("x", DType::F32, &[8, 128]);
+        let out = s.output("out", DType::F32, &[3, 128]);
+        let a = s.var("a", DType::F32, &[8, 128], 1);
+        s.kernel.vars[a].spread = spread;
+        let value = s.load_all(x);
+        s.set(a, 0, value);
+        let tile = s.read(a, 0);
+        let parts =
+            vec![SlicePart { start: 2, len: Some(3) }, SlicePart { start: 0, len: Some(128) }];
+        let piece = s.def(DType::F32, &[3, 128], Op::Slice { x: tile, parts });
+        let index = s.whole(out);
+        s.store(piece, out, index);
+        (s.build(), piece)
+    };
+    let (mut kernel, piece) = build(None);
+    distribute(&mut kernel).unwrap();
+    assert_eq!(kernel.values[piece].distribution.to_string(), "[r3, v4 l32]");
+    assert_eq!(var(&kernel, "a").to_string(), "[r8, v4 l32]");
+    let warps = vec![SpreadAxis { axis: 0, factor: None }];
+    let (kernel, _) = build(Some(Spread { warp: warps, ..Spread::default() }));
+    assert_eq!(codes(kernel), ["E0310"]);
 }
 
 #[test]

@@ -115,6 +115,12 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         }
         DeviceOp::Convert { dst, x } => format!("{} convert {}", def(*dst), arg(x)),
         DeviceOp::Copy { dst, x } => format!("{} copy {}", def(*dst), arg(x)),
+        DeviceOp::Join { dst, from } => {
+            let shown: Vec<String> =
+                from.iter().take(SHOWN_TABLE).map(|(frag, i)| format!("{frag}[{i}]")).collect();
+            let more = if from.len() > SHOWN_TABLE { ", …" } else { "" };
+            format!("{} join {}{more}", def(*dst), shown.join(", "))
+        }
         DeviceOp::Shuffle { dst, x, xor } => format!("{} shuffle {x} xor {xor}", def(*dst)),
         DeviceOp::Load { dst, place, vectors, other, cache: policy } => {
             let other = other.map(|other| format!(" else {other}")).unwrap_or_default();

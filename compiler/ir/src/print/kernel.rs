@@ -159,6 +159,17 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
             format!("contract \"{left}, {right} -> {}\" {a}, {b}{acc}", spec.out.join(" "))
         }
         Op::Relayout { x } => format!("relayout {x}"),
+        Op::Slice { x, parts } => {
+            let parts: Vec<String> = parts
+                .iter()
+                .map(|part| match part.len {
+                    Some(len) => format!("{} .. + {len}", part.start),
+                    None => part.start.to_string(),
+                })
+                .collect();
+            format!("slice {x}[{}]", parts.join(", "))
+        }
+        Op::Concat { a, b, axis } => format!("concat {a}, {b}, axis {axis}"),
     }
 }
 

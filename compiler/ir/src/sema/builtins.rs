@@ -24,6 +24,7 @@ pub(super) enum Builtin {
     Contract,
     Dot,
     Relayout,
+    Concat,
     Share,
 }
 
@@ -90,13 +91,13 @@ pub(super) const FORMS: &[Form] = &[
     form("contract", Builtin::Contract, "contract(\"r k, k -> r\", a, b)", &["letters", "a", "b"]),
     form("dot", Builtin::Dot, "dot(a, b)", &["a", "b"]),
     form("relayout", Builtin::Relayout, "relayout(x)", &["x"]),
+    form("concat", Builtin::Concat, "concat(a, b, axis = k)", &["a", "b", "axis"]),
     form("share", Builtin::Share, "prefetch.l2 buffer[share(i, of, n)];", &["i", "of", "n"]),
 ];
 
 /// Operations of the language that this version does not build; a trailing `*` stands for any rest.
 const NOT_BUILT: &[&str] = &[
     "scan.*",
-    "concat",
     "transpose",
     "slice",
     "atomic.*",

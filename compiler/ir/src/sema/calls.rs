@@ -96,6 +96,7 @@ impl<'a> Lower<'a> {
             Builtin::Contract => self.contract(args, None, span),
             Builtin::Dot => self.dot(args, None, span),
             Builtin::Relayout => self.relayout(args, span),
+            Builtin::Concat => self.concat(args, span),
             Builtin::Argmax | Builtin::Share => Err(self.error(
                 Diagnostic::error(Code::E0206, "one value is needed here")
                     .label(span, "this operation gives none, or several"),

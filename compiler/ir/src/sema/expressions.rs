@@ -39,7 +39,7 @@ impl<'a> Lower<'a> {
             ExprKind::Inf => Ok(Operand::Const(Const::float(f64::INFINITY))),
             ExprKind::Bool(value) => Ok(Operand::Const(Const::bool(*value))),
             ExprKind::Ref(reference) => self.reference(reference, e.span),
-            ExprKind::Index(base, indices) => self.new_axes(base, indices, e.span),
+            ExprKind::Index(base, indices) => self.piece(base, indices, e.span),
             ExprKind::Call(call) => self.call(call, e.span),
             ExprKind::Unary(op, x) => {
                 let operand = self.expr(x)?;

@@ -3,75 +3,18 @@
 use std::sync::Arc;
 
 use kernel_abi::DType;
-use kernel_dsl::ast::{Expr, ExprKind, Index, IndexKind};
+use kernel_dsl::ast::{Expr, ExprKind};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::constants::{Const, ConstValue, int_range};
 use super::lower::Lower;
-use super::mistakes::buffer_slice_as_value;
 use super::operands::{Operand, Tile, is_empty};
 use super::report::Outcome;
-use super::scope::Entity;
 use crate::kernel::{ContractSpec, Op, StmtKind};
 use crate::ops::{ReduceOp, typing};
 
 impl<'a> Lower<'a> {
-    /// `x[_, :]`
-    pub(super) fn new_axes(
-        &mut self,
-        base: &'a Expr,
-        indices: &'a [Index],
-        span: Span,
-    ) -> Outcome<Operand> {
-        if let ExprKind::Ref(reference) = &base.kind
-            && let Some(named) = self.frame.lookup(&reference.path.text())
-            && let Entity::Buffer(_) = named.entity
-        {
-            return Err(self.error(buffer_slice_as_value(span)));
-        }
-        let tile = match self.expr(base)? {
-            Operand::Tile(tile) => tile,
-            Operand::Const(_) => {
-                return Err(self.error(
-                    Diagnostic::error(Code::E0222, "a constant has no axes")
-                        .label(span, "indices of a constant")
-                        .help("write `splat(value, extent)` first"),
-                ));
-            }
-        };
-        let mut axes = Vec::with_capacity(indices.len());
-        let mut next: u8 = 0;
-        for index in indices {
-            match &index.kind {
-                IndexKind::All(None) => {
-                    axes.push(Some(next));
-                    next = next.saturating_add(1);
-                }
-                IndexKind::NewAxis => axes.push(None),
-                IndexKind::All(Some(_)) | IndexKind::At(..) => {
-                    return Err(self.not_built(index.span, "slices of tiles in registers"));
-                }
-            }
-        }
-        if usize::from(next) != tile.shape.len() {
-            return Err(self.error(
-                Diagnostic::error(Code::E0222, "indices that do not fit the tile")
-                    .label(span, format!("{next} of its axes are named"))
-                    .secondary(base.span, format!("this is {}", tile.describe()))
-                    .help("write `:` for each axis and `_` for each new one"),
-            ));
-        }
-        let extent = |axis: &Option<u8>| axis.map_or(1, |a| tile.shape[usize::from(a)]);
-        let shape: Vec<u32> = axes.iter().map(extent).collect();
-        let result = match tile.id() {
-            None => Tile::empty(tile.dtype, shape),
-            Some(_) if axes.iter().all(Option::is_some) => tile,
-            Some(x) => self.define(Op::Expand { x, axes }, tile.dtype, shape, span)?,
-        };
-        Ok(Operand::Tile(result))
-    }
-
     /// `iota(n)`
     pub(super) fn iota(&mut self, args: &[&'a Expr], span: Span) -> Outcome<Operand> {
         let [n] = args else { return Err(super::report::Refused) };
@@ -122,7 +65,7 @@ impl<'a> Lower<'a> {
     }
 
     /// The axis of a reduction.
-    fn axis(&mut self, tile: &Tile, e: &'a Expr, at: Span) -> Outcome<u8> {
+    pub(super) fn axis(&mut self, tile: &Tile, e: &'a Expr, at: Span) -> Outcome<u8> {
         let axis = self.const_int(e, "an axis")?;
         match u8::try_from(axis) {
             Ok(axis) if usize::from(axis) < tile.shape.len() => Ok(axis),
@@ -136,7 +79,7 @@ impl<'a> Lower<'a> {
     }
 
     /// A tile argument; constants are refused, since they have no axes.
-    fn tile_argument(&mut self, e: &'a Expr) -> Outcome<Tile> {
+    pub(super) fn tile_argument(&mut self, e: &'a Expr) -> Outcome<Tile> {
         let operand = self.expr(e)?;
         self.tile(operand, None, e.span)
     }

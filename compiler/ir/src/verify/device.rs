@@ -61,6 +61,15 @@ impl Structure<'_> {
                 self.args(loc, self.len(*dst), &[a, b, c]);
                 self.define(loc, *dst);
             }
+            DeviceOp::Join { dst, from } => {
+                if from.len() != self.len(*dst) as usize {
+                    self.fault(loc, format!("{dst} is joined from {} elements", from.len()));
+                }
+                for &(frag, index) in from {
+                    self.element(loc, frag, index);
+                }
+                self.define(loc, *dst);
+            }
             DeviceOp::Shuffle { dst, x, xor } => {
                 self.element(loc, *x, self.len(*dst).saturating_sub(1));
                 if !matches!(xor, 1 | 2 | 4 | 8 | 16) {
@@ -255,6 +264,7 @@ impl Order<'_> {
             | DeviceOp::Fma { .. }
             | DeviceOp::Convert { .. }
             | DeviceOp::Copy { .. }
+            | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::Store { .. }

@@ -322,7 +322,21 @@ impl<'k> Knowledge<'k> {
                 self.intervals.insert(symbol, Interval::new(0, i128::from(n) - 1));
                 None
             }
-            Op::Splat { x } | Op::Expand { x, .. } | Op::Relayout { x } => Some(self.form(*x)),
+            Op::Splat { x } | Op::Relayout { x } => Some(self.form(*x)),
+            // The elements of a form are aligned at the last axis: in another place they are others.
+            Op::Expand { x, .. } | Op::Slice { x, .. } => {
+                let form = self.form(*x);
+                if self.is_uniform(&form) {
+                    return Some(form);
+                }
+                self.intervals.insert(symbol, self.interval(&form));
+                None
+            }
+            Op::Concat { a, b, .. } => {
+                let joined = self.interval(&self.form(*a)).join(self.interval(&self.form(*b)));
+                self.intervals.insert(symbol, joined);
+                None
+            }
             Op::Convert { x } => {
                 let from = self.kernel.values[*x].dtype;
                 if from.is_int() {
@@ -389,6 +403,14 @@ impl<'k> Knowledge<'k> {
             Op::Compare { .. } | Op::Fma { .. } | Op::ReadVar { .. } | Op::Contract { .. } => None,
         }
         .filter(|form| *form != own)
+    }
+
+    /// True where every element of a tile with this form is the same.
+    fn is_uniform(&self, form: &Form) -> bool {
+        form.terms.keys().all(|symbol| match symbol {
+            Symbol::Value(value) => self.kernel.values[*value].is_scalar(),
+            Symbol::Param(_) | Symbol::Cta(_) => true,
+        })
     }
 
     fn binary(&mut self, symbol: Symbol, op: BinaryOp, a: &Form, b: &Form) -> Option<Form> {

@@ -8,7 +8,9 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
-use crate::kernel::{AxisIndex, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId};
+use crate::kernel::{
+    AxisIndex, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId,
+};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut walk = Walk { kernel, defined: kernel.values.iter().map(|_| false).collect(), sink };
@@ -169,6 +171,31 @@ impl Walk<'_> {
                         && value(*result).distribution == value(*x).distribution.without(axis)
                 }
             }
+            Op::Slice { x, parts } => {
+                let source = &value(*x).shape;
+                let inside = |(part, &extent): (&SlicePart, &u32)| {
+                    let end = part.start.checked_add(part.len.unwrap_or(1));
+                    end.is_some_and(|end| end <= extent)
+                };
+                parts.len() == source.len()
+                    && parts.iter().zip(source).all(inside)
+                    && parts.iter().filter_map(|part| part.len).eq(shape.iter().copied())
+                    && value(*result).dtype == value(*x).dtype
+            }
+            Op::Concat { a, b, axis } => {
+                let axis = usize::from(*axis);
+                let (first, second) = (&value(*a).shape, &value(*b).shape);
+                axis < shape.len() && first.len() == second.len() && {
+                    let mut joined = first.clone();
+                    let mut rest = second.clone();
+                    joined[axis] = first[axis].saturating_add(second[axis]);
+                    rest[axis] = joined[axis];
+                    joined == shape
+                        && rest == shape
+                        && value(*a).dtype == value(*result).dtype
+                        && value(*b).dtype == value(*result).dtype
+                }
+            }
             Op::Contract { spec, a, b, acc } => {
                 spec.a.len() == value(*a).shape.len()
                     && spec.b.len() == value(*b).shape.len()
@@ -224,8 +251,11 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
         | Op::Expand { x, .. }
         | Op::Reduce { x, .. }
         | Op::Argmax { x, .. }
-        | Op::Relayout { x } => vec![*x],
-        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } => vec![*a, *b],
+        | Op::Relayout { x }
+        | Op::Slice { x, .. } => vec![*x],
+        Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::Concat { a, b, .. } => {
+            vec![*a, *b]
+        }
         Op::Select { cond, a, b } => vec![*cond, *a, *b],
         Op::Fma { a, b, c } => vec![*a, *b, *c],
         Op::Contract { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),

@@ -182,6 +182,10 @@ impl<'a> Machine<'a> {
                 Word::Float(x) => Word::Float(x),
             }),
             DeviceOp::Copy { dst, x } => self.each(*dst, |m, t, i| m.arg(x, t, i)),
+            DeviceOp::Join { dst, from } => self.each(*dst, |m, t, i| {
+                let (frag, element) = from[i as usize];
+                m.frags[frag.index()][t][element as usize]
+            }),
             DeviceOp::Shuffle { dst, x, xor } => {
                 self.each(*dst, |m, t, i| m.frags[x.index()][t ^ *xor as usize][i as usize])
             }

@@ -228,14 +228,7 @@ impl<'a> Checker<'a, '_> {
                 self.report.error(buffer_slice_as_value(e.span));
             }
             (Some(Known::Value | Known::Frag { .. }), Use::Value) => {
-                for index in indices {
-                    match &index.kind {
-                        IndexKind::All(None) | IndexKind::NewAxis => {}
-                        IndexKind::All(Some(_)) | IndexKind::At(..) => {
-                            self.report.not_built(index.span, "slices of tiles in registers");
-                        }
-                    }
-                }
+                self.indices(indices);
             }
             (Some(Known::Const | Known::Pack), Use::Value) => {
                 self.misplaced(
