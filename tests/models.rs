@@ -10,6 +10,7 @@ mod models {
     pub(crate) mod dense;
     pub(crate) mod kda;
     pub(crate) mod mla;
+    pub(crate) mod moe;
     pub(crate) mod pointwise;
     pub(crate) mod select;
     mod support;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     trials.extend(models::select::trials());
     trials.extend(models::kda::trials());
     trials.extend(models::mla::trials());
+    trials.extend(models::moe::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

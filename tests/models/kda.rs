@@ -1,11 +1,12 @@
 //! Kimi Delta Attention.
 
 use kernel_abi::DType;
+use kernel_emulator::Buffer;
 use kernel_tests::k3;
 use kimi_k3::reference::kda;
 use libtest_mimic::Trial;
 
-use super::support::{check, scaled, trial};
+use super::support::{between, check, scaled, slots, trial};
 
 /// Tokens, heads, width of a head.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +36,12 @@ type Test = fn(Shape) -> Result<(), String>;
 
 /// The tests of this family.
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 2] = [("kda_gate", gate), ("kda_gated_norm", gated_norm)];
+    let tests: [(&str, Test); 4] = [
+        ("kda_conv", conv),
+        ("kda_gate", gate),
+        ("kda_recurrence", recurrence),
+        ("kda_gated_norm", gated_norm),
+    ];
     let mut trials = Vec::new();
     for (kernel, test) in tests {
         for shape in SHAPES {
@@ -81,6 +87,64 @@ fn gated_norm(shape: Shape) -> Result<(), String> {
         let rows = o.chunks(h * d).zip(proj.chunks(xw));
         let out = rows.flat_map(|(o, row)| kda::gated_norm(o, &gamma, &row[x0..][..h * d], eps));
         vec![("out", out.collect())]
+    })?;
+    Ok(())
+}
+
+/// A null slot gives zeros, and no window but those of the tokens changes.
+fn conv(shape: Shape) -> Result<(), String> {
+    let Shape { m, h, d } = shape;
+    let (xw, c) = (shape.merged(), 3 * h * d);
+    let (slots, count) = slots(m);
+    let bind = [("M", m as i64), ("C", c as i64), ("SLOTS", count as i64), ("XW", xw as i64)];
+    let built = k3::build("kda_conv.tile", "kda_conv", &bind)?;
+    let memory = k3::memory(&built, vec![("slot", Buffer::from_i32(&slots))], &[])?;
+    check(&built, memory, |a| {
+        let (w, x, mut window) = (a.buffer("w"), a.buffer("x"), a.buffer("window"));
+        let mut y = Vec::new();
+        for (&slot, x) in slots.iter().zip(x.chunks(xw)) {
+            if slot == 0 {
+                y.extend(vec![0.0; c]);
+                continue;
+            }
+            let window = &mut window[slot as usize * 3 * c..][..3 * c];
+            y.extend(kda::conv_step(&w, window, &x[..c]));
+        }
+        vec![("y", y), ("window", window)]
+    })?;
+    Ok(())
+}
+
+/// A null slot gives zeros, and no state but those of the tokens changes.
+fn recurrence(shape: Shape) -> Result<(), String> {
+    let Shape { m, h, d } = shape;
+    let (slots, count) = slots(m);
+    let bind = [("M", m as i64), ("H", h as i64), ("D", d as i64), ("SLOTS", count as i64)];
+    let built = k3::build("kda_recurrence.tile", "kda_recurrence", &bind)?;
+    let memory = k3::memory(
+        &built,
+        vec![
+            ("slot", Buffer::from_i32(&slots)),
+            ("decay", between(m * h * d, 5, 0.01, 1.0)?),
+            ("beta", between(m * h, 6, 0.0, 1.0)?),
+        ],
+        &[],
+    )?;
+    check(&built, memory, |a| {
+        let (y, decay, beta) = (a.buffer("y"), a.buffer("decay"), a.buffer("beta"));
+        let mut state = a.buffer("S");
+        let mut o = Vec::new();
+        for (i, &slot) in slots.iter().enumerate() {
+            if slot == 0 {
+                o.extend(vec![0.0; h * d]);
+                continue;
+            }
+            let state = &mut state[slot as usize * h * d * d..][..h * d * d];
+            let token = |x: &[f64], width: usize| x[i * width..][..width].to_vec();
+            let y = token(&y, 3 * h * d);
+            o.extend(kda::recurrence(state, &y, &token(&decay, h * d), &token(&beta, h)));
+        }
+        vec![("o", o), ("S", state)]
     })?;
     Ok(())
 }
