@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MAX_LINES: usize = 800;
-const FILES_WITH_UNSAFE: [&str; 1] = ["compiler/codegen/src/ffi.rs"];
+/// The calls into LLVM and MLIR, and the one memory map.
+const FILES_WITH_UNSAFE: [&str; 2] =
+    ["compiler/codegen/src/ffi.rs", "models/kimi_k3/src/checkpoint/map.rs"];
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "helpers", "helper", "common", "base", "misc"];
 /// Files of these kinds are data: somebody made or copied them, which their folder must say.
 const DATA_EXTENSIONS: [&str; 7] = ["bin", "csv", "jsonl", "npy", "npz", "ptx", "safetensors"];
@@ -223,7 +225,7 @@ fn no_file_is_longer_than_one_concept() {
 }
 
 #[test]
-fn unsafe_code_is_in_one_file() {
+fn unsafe_code_is_where_it_is_expected() {
     let faults = files()
         .iter()
         .filter(|file| file.is_rust() && !FILES_WITH_UNSAFE.contains(&file.path.as_str()))
@@ -283,6 +285,7 @@ fn every_diagnostic_code_is_provoked_by_a_test() {
         // A fault of the compiler: no input provokes it while the compiler is right.
         .filter(|code| **code != Code::E0810)
         .map(|code| code.name())
+        .chain(kimi_k3::code::Code::ALL.iter().map(|code| code.name()))
         .filter(|name| !tests.iter().any(|file| words(file.text()).any(|word| word == *name)))
         .map(|name| format!("{name}: no file under tests/ provokes it"))
         .collect();
@@ -318,7 +321,7 @@ fn data_says_where_it_comes_from() {
         .iter()
         .filter_map(|file| Some((file.path.strip_suffix("/README.md")?, file.text())))
         .collect();
-    // The README may stand in a folder above, up to the one below `tests`.
+    // The README may stand in a folder above, up to the one below `tests` or `models`.
     let readme_of = |path: &str| {
         let mut folder = Path::new(path).parent();
         while let Some(here) = folder.filter(|here| here.components().count() > 1) {
@@ -330,7 +333,8 @@ fn data_says_where_it_comes_from() {
         None
     };
     let mut faults = BTreeMap::new();
-    for file in files.iter().filter(|file| file.path.starts_with("tests/") && file.is_data()) {
+    let is_ours = |path: &str| path.starts_with("tests/") || path.starts_with("models/");
+    for file in files.iter().filter(|file| is_ours(&file.path) && file.is_data()) {
         let folder = file.path.rsplit_once('/').unwrap().0;
         let fault = match readme_of(&file.path) {
             None => "has no README.md",

@@ -1,7 +1,19 @@
-//! Kimi K3 as data: its kernels as text of the tile language, and what each of them must compute.
+//! Kimi K3 as data: its configuration and checkpoint, its kernels as text of the tile language, and what each of
+//! them must compute.
 //!
-//! Scope of this version: the kernels of [`kernels`] and their [`mod@reference`]. This crate depends on neither
-//! the compiler, nor CUDA, nor HTTP; whoever runs the kernels brings an executor.
+//! Scope of this version: [`config`], [`checkpoint`] with its [`names`] and [`manifest`], [`kernels`], and the
+//! [`mod@reference`] in f64. This crate depends on neither the compiler, nor CUDA, nor HTTP; whoever runs the kernels
+//! brings an executor. Values from files never panic: each fault is an error with a [`code::Code`].
 
+pub mod checkpoint;
+pub mod code;
+pub mod config;
+mod files;
 pub mod kernels;
+pub mod manifest;
+pub mod names;
 pub mod reference;
+pub mod request;
+
+pub use checkpoint::{Checkpoint, CheckpointError};
+pub use config::{Config, ConfigError};

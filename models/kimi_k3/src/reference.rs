@@ -8,6 +8,7 @@ pub mod attn_res;
 pub mod gemv;
 pub mod kda;
 pub mod mla;
+pub mod model;
 pub mod moe;
 pub mod norm;
 pub mod pointwise;

@@ -143,12 +143,12 @@ pub struct Routed {
 }
 
 /// up RMSNorm(sum of weight_e * expert_e(down x)): `x` [hidden]; `expert` gives each pick's weights.
-pub fn routed(
+pub fn routed<'e>(
     x: &[f64],
     latent: Latent<'_>,
     route: &Route,
     situ: Situ,
-    expert: impl Fn(usize) -> Expert,
+    expert: impl Fn(usize) -> &'e Expert,
 ) -> Routed {
     let width = latent.norm.len();
     let z = gemv(latent.down, x, 1, width, x.len());

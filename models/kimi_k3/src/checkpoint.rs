@@ -1,0 +1,349 @@
+//! A checkpoint in a folder: `model.safetensors`, or several files with `model.safetensors.index.json`.
+//!
+//! The files are mapped, never copied. Every header is checked before a tensor is handed out, so that a view never
+//! leaves its file and two tensors never share bytes. A file must not be written while it is mapped;
+//! [`Checkpoint::check_unchanged`] tells whether somebody did.
+
+mod error;
+mod header;
+mod index;
+mod map;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use kernel_abi::DType;
+use safetensors::Dtype;
+
+pub use error::CheckpointError;
+
+use crate::config::Config;
+use crate::manifest::{self, Entry, Rule};
+use map::MappedFile;
+
+/// Name of a checkpoint in one file.
+pub const SINGLE_FILE: &str = "model.safetensors";
+/// Name of the index of a checkpoint in several files.
+pub const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// The code of ue8m0 that is no number.
+const SCALE_NAN: u8 = kernel_abi::numeric::ue8m0::NAN;
+
+/// An open checkpoint.
+#[derive(Debug)]
+pub struct Checkpoint {
+    files: Vec<MappedFile>,
+    tensors: BTreeMap<String, Place>,
+}
+
+/// Where a tensor stands.
+#[derive(Debug, Clone)]
+struct Place {
+    file: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Range<usize>,
+}
+
+/// A tensor as it lies in its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorView<'a> {
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, outermost axis first.
+    pub shape: Vec<usize>,
+    /// Elements, row-major and little-endian; not aligned.
+    pub bytes: &'a [u8],
+}
+
+impl TensorView<'_> {
+    /// The values of a floating-point tensor, widened without loss; integers as numbers.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self.dtype {
+            DType::F32 => {
+                let value = |b: &[u8]| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                self.bytes.chunks_exact(4).map(value).collect()
+            }
+            DType::Bf16 => {
+                let value = |b: &[u8]| {
+                    f64::from(f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16))
+                };
+                self.bytes.chunks_exact(2).map(value).collect()
+            }
+            DType::F16
+            | DType::E4m3
+            | DType::E5m2
+            | DType::E2m1
+            | DType::Ue8m0
+            | DType::I8
+            | DType::U8
+            | DType::I32
+            | DType::U32
+            | DType::I64
+            | DType::U64
+            | DType::Bool => {
+                let count = kernel_abi::numeric::elements_in(self.dtype, self.bytes.len());
+                let code = |at| kernel_abi::numeric::read_element(self.dtype, self.bytes, at);
+                let value = |code| kernel_abi::numeric::to_f64(self.dtype, code);
+                (0..count).filter_map(code).map(value).collect()
+            }
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Maps the files of a folder and checks their headers.
+    ///
+    /// # Errors
+    /// There is no checkpoint, a file cannot be mapped, or a header or the index is broken.
+    pub fn open(folder: &Path) -> Result<Checkpoint, CheckpointError> {
+        let single = folder.join(SINGLE_FILE);
+        if single.exists() {
+            return Checkpoint::open_file(&single);
+        }
+        let path = folder.join(INDEX_FILE);
+        if !path.exists() {
+            return Err(CheckpointError::None { folder: folder.to_owned() });
+        }
+        let text = crate::files::read_text(&path)
+            .map_err(|source| CheckpointError::File { path: path.clone(), source })?;
+        let weight_map = index::parse(&text, &path)?;
+        let mut checkpoint = Checkpoint { files: Vec::new(), tensors: BTreeMap::new() };
+        for (file_name, names) in weight_map {
+            checkpoint.add_indexed(folder, &path, &file_name, names)?;
+        }
+        Ok(checkpoint)
+    }
+
+    /// Maps one safetensors file, whatever its name.
+    ///
+    /// # Errors
+    /// The file cannot be mapped, or its header is broken.
+    pub fn open_file(path: &Path) -> Result<Checkpoint, CheckpointError> {
+        let file = MappedFile::open(path)?;
+        let place = |info: header::Info| Place {
+            file: 0,
+            dtype: info.dtype,
+            shape: info.shape,
+            bytes: info.bytes,
+        };
+        let tensors = header::parse(file.bytes(), path)?;
+        let tensors = tensors.into_iter().map(|(name, info)| (name, place(info))).collect();
+        Ok(Checkpoint { files: vec![file], tensors })
+    }
+
+    /// Adds what the index says about one file; what it does not name is left out.
+    fn add_indexed(
+        &mut self,
+        folder: &Path,
+        index: &Path,
+        file_name: &str,
+        names: Vec<String>,
+    ) -> Result<(), CheckpointError> {
+        let path = folder.join(file_name);
+        if !path.is_file() {
+            return Err(CheckpointError::IndexedFile {
+                index: index.to_owned(),
+                file: file_name.to_owned(),
+                fault: "which is not there",
+            });
+        }
+        let file = MappedFile::open(&path)?;
+        let mut tensors = header::parse(file.bytes(), &path)?;
+        for name in names {
+            let Some(info) = tensors.remove(&name) else {
+                return Err(CheckpointError::Missing { tensor: name, place: path });
+            };
+            let header::Info { dtype, shape, bytes } = info;
+            self.tensors.insert(name, Place { file: self.files.len(), dtype, shape, bytes });
+        }
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes().len() as u64).sum()
+    }
+
+    /// The files, in the order of the index.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(MappedFile::path)
+    }
+
+    /// A tensor by name.
+    ///
+    /// # Errors
+    /// There is none, or nothing here knows its element type.
+    pub fn tensor(&self, name: &str) -> Result<TensorView<'_>, CheckpointError> {
+        let place = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
+        let dtype = known(place.dtype).ok_or_else(|| CheckpointError::DType {
+            tensor: name.to_owned(),
+            found: format!("{:?}", place.dtype),
+            expected: "a type that the language has".to_owned(),
+        })?;
+        let bytes = &self.files[place.file].bytes()[place.bytes.clone()];
+        Ok(TensorView { dtype, shape: place.shape.clone(), bytes })
+    }
+
+    /// A tensor of that element type and shape.
+    ///
+    /// # Errors
+    /// There is none, or it is another.
+    pub fn expect(
+        &self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<TensorView<'_>, CheckpointError> {
+        let tensor = self.typed(name, dtype)?;
+        if tensor.shape != shape {
+            return Err(CheckpointError::Shape {
+                tensor: name.to_owned(),
+                found: tensor.shape,
+                expected: format!("{shape:?}"),
+            });
+        }
+        Ok(tensor)
+    }
+
+    /// A tensor of f32 in which every element is finite.
+    ///
+    /// # Errors
+    /// There is none, it is another, or an element is NaN or infinite.
+    pub fn expect_finite(
+        &self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<TensorView<'_>, CheckpointError> {
+        finite(name, self.expect(name, DType::F32, shape)?)
+    }
+
+    /// The first `len` elements, all finite, of a tensor of f32 with one axis that may be longer.
+    ///
+    /// # Errors
+    /// There is none, it is of another type or shape, or an element is NaN or infinite.
+    pub fn expect_padded(&self, name: &str, len: usize) -> Result<TensorView<'_>, CheckpointError> {
+        let tensor = self.typed(name, DType::F32)?;
+        let bytes = kernel_abi::numeric::bytes_of(DType::F32, len);
+        match (tensor.shape.as_slice(), tensor.bytes.get(..bytes)) {
+            ([_], Some(bytes)) => {
+                finite(name, TensorView { dtype: DType::F32, shape: vec![len], bytes })
+            }
+            (_, Some(_) | None) => Err(CheckpointError::Shape {
+                tensor: name.to_owned(),
+                found: tensor.shape,
+                expected: format!("[{len} or more]"),
+            }),
+        }
+    }
+
+    /// Block scales: bytes of ue8m0, none of which is the code 255.
+    ///
+    /// # Errors
+    /// There is no such tensor, it is another, or an element is no number.
+    pub fn expect_scales(
+        &self,
+        name: &str,
+        shape: [usize; 2],
+    ) -> Result<TensorView<'_>, CheckpointError> {
+        let tensor = self.expect(name, DType::U8, &shape)?;
+        match tensor.bytes.iter().position(|&code| code == SCALE_NAN) {
+            None => Ok(TensorView { dtype: DType::Ue8m0, ..tensor }),
+            Some(at) => Err(CheckpointError::Scale {
+                tensor: name.to_owned(),
+                row: at / shape[1],
+                column: at % shape[1],
+            }),
+        }
+    }
+
+    /// The tensor that an entry of the manifest describes, with its rule held.
+    ///
+    /// # Errors
+    /// There is none, it is another, or an element breaks the rule.
+    pub fn entry(&self, entry: &Entry) -> Result<TensorView<'_>, CheckpointError> {
+        let (name, shape) = (entry.name.as_str(), entry.shape.as_slice());
+        match (entry.rule, shape) {
+            (Rule::Scale, &[rows, columns]) => self.expect_scales(name, [rows, columns]),
+            (Rule::Padded, &[len]) => self.expect_padded(name, len),
+            (Rule::Finite, _) => self.expect_finite(name, shape),
+            (Rule::Any | Rule::Scale | Rule::Padded, _) => self.expect(name, entry.dtype, shape),
+        }
+    }
+
+    /// Checks every tensor that a configuration needs. Further tensors are left alone.
+    ///
+    /// # Errors
+    /// One is missing, is another, or holds an element that it must not.
+    pub fn check(&self, config: &Config) -> Result<(), CheckpointError> {
+        for entry in manifest::entries(config) {
+            self.entry(&entry)?;
+        }
+        Ok(())
+    }
+
+    /// Compares size, inode and time of change of every file with those at opening.
+    ///
+    /// # Errors
+    /// A file was written, replaced or removed since.
+    pub fn check_unchanged(&self) -> Result<(), CheckpointError> {
+        self.files.iter().try_for_each(MappedFile::check_unchanged)
+    }
+
+    fn typed(&self, name: &str, dtype: DType) -> Result<TensorView<'_>, CheckpointError> {
+        let tensor = self.tensor(name)?;
+        if tensor.dtype != dtype {
+            return Err(CheckpointError::DType {
+                tensor: name.to_owned(),
+                found: tensor.dtype.name().to_owned(),
+                expected: dtype.name().to_owned(),
+            });
+        }
+        Ok(tensor)
+    }
+
+    fn missing(&self, name: &str) -> CheckpointError {
+        let place = match self.files.as_slice() {
+            [file] => file.path().to_owned(),
+            [] => PathBuf::new(),
+            [first, ..] => first.path().parent().map(Path::to_owned).unwrap_or_default(),
+        };
+        CheckpointError::Missing { tensor: name.to_owned(), place }
+    }
+}
+
+/// Refuses NaN and infinity in a tensor of f32.
+fn finite<'a>(name: &str, tensor: TensorView<'a>) -> Result<TensorView<'a>, CheckpointError> {
+    match tensor.to_f64().iter().position(|value| !value.is_finite()) {
+        None => Ok(tensor),
+        Some(element) => Err(CheckpointError::NotFinite { tensor: name.to_owned(), element }),
+    }
+}
+
+/// The language's type for a type of safetensors.
+fn known(dtype: Dtype) -> Option<DType> {
+    Some(match dtype {
+        Dtype::BOOL => DType::Bool,
+        Dtype::U8 => DType::U8,
+        Dtype::I8 => DType::I8,
+        Dtype::F8_E5M2 => DType::E5m2,
+        Dtype::F8_E4M3 => DType::E4m3,
+        Dtype::F8_E8M0 => DType::Ue8m0,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::Bf16,
+        Dtype::I32 => DType::I32,
+        Dtype::U32 => DType::U32,
+        Dtype::F32 => DType::F32,
+        Dtype::I64 => DType::I64,
+        Dtype::U64 => DType::U64,
+        // The type is another crate's and may grow.
+        _ => return None,
+    })
+}

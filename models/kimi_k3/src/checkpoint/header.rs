@@ -1,0 +1,189 @@
+//! The header of a safetensors file: eight bytes of length, then JSON.
+//!
+//! Element types and their sizes are those of the `safetensors` crate; the checks are ours, because a hostile file
+//! must name its fault: nothing is allocated before the length is known to lie in the file, names occur once, and the
+//! tensors tile the data without gap or overlap.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use safetensors::Dtype;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, de};
+
+use super::CheckpointError;
+
+/// Bytes of the length before the header.
+const LENGTH_BYTES: usize = 8;
+
+/// Bytes that a header may have, as in the format's own implementation.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// Characters of a name or a parser's message that a message shows.
+const SHOWN: usize = 200;
+
+/// Name of the entry that is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// What the header says about a tensor, checked.
+#[derive(Debug)]
+pub(super) struct Info {
+    pub(super) dtype: Dtype,
+    pub(super) shape: Vec<usize>,
+    /// Its bytes in the file.
+    pub(super) bytes: Range<usize>,
+}
+
+/// An entry as it is written.
+#[derive(Deserialize)]
+struct Raw {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    data_offsets: (usize, usize),
+}
+
+/// The tensors of a file by name.
+pub(super) fn parse(file: &[u8], path: &Path) -> Result<BTreeMap<String, Info>, CheckpointError> {
+    let broken = |fault: String| CheckpointError::Header { path: path.to_owned(), fault };
+    let Some((length, rest)) = file.split_first_chunk::<LENGTH_BYTES>() else {
+        return Err(broken(format!("needs {LENGTH_BYTES} bytes, the file has {}", file.len())));
+    };
+    let length = u64::from_le_bytes(*length);
+    if length > MAX_HEADER {
+        return Err(broken(format!("claims {length} bytes, at most {MAX_HEADER} are allowed")));
+    }
+    let Some(text) = usize::try_from(length).ok().and_then(|length| rest.get(..length)) else {
+        return Err(broken(format!("claims {length} bytes, the file has {} left", rest.len())));
+    };
+    let raw = Entries::of(text)
+        .map_err(|error| broken(format!("is broken: {}", shown(&error.to_string()))))?;
+    if let Some(name) = raw.twice {
+        return Err(CheckpointError::Twice { path: path.to_owned(), name: shown(&name) });
+    }
+    place(raw.tensors, LENGTH_BYTES + text.len()..file.len(), path)
+}
+
+/// Checks the offsets of all tensors against `data`, the part of the file behind the header.
+fn place(
+    raw: BTreeMap<String, Raw>,
+    data: Range<usize>,
+    path: &Path,
+) -> Result<BTreeMap<String, Info>, CheckpointError> {
+    let fault = |name: &str, fault: String| CheckpointError::Place {
+        path: path.to_owned(),
+        tensor: shown(name),
+        fault,
+    };
+    let mut order = Vec::with_capacity(raw.len());
+    for (name, entry) in &raw {
+        let (start, end) = entry.data_offsets;
+        if start > end || end > data.len() {
+            return Err(fault(
+                name,
+                format!("stands at bytes {start}..{end}, the file holds {} of data", data.len()),
+            ));
+        }
+        let size = size_of(entry);
+        if size != Some(end - start) {
+            let needed = size.map_or("more than can be counted".to_owned(), |n| n.to_string());
+            return Err(fault(
+                name,
+                format!(
+                    "has {} bytes, its shape {} of {:?} needs {needed}",
+                    end - start,
+                    shown(&format!("{:?}", entry.shape)),
+                    entry.dtype
+                ),
+            ));
+        }
+        order.push((start, end, name.as_str()));
+    }
+    order.sort_unstable();
+    let mut free = 0;
+    for (start, end, name) in order {
+        if start < free {
+            return Err(fault(name, format!("overlaps the tensor before it by {}", free - start)));
+        }
+        if start > free {
+            return Err(fault(name, format!("leaves a gap of {} bytes before it", start - free)));
+        }
+        free = end;
+    }
+    if free != data.len() {
+        return Err(CheckpointError::Header {
+            path: path.to_owned(),
+            fault: format!("accounts for {free} bytes of data, the file holds {}", data.len()),
+        });
+    }
+    let info = |(name, entry): (String, Raw)| {
+        let (start, end) = entry.data_offsets;
+        let bytes = data.start + start..data.start + end;
+        (name, Info { dtype: entry.dtype, shape: entry.shape, bytes })
+    };
+    Ok(raw.into_iter().map(info).collect())
+}
+
+/// Bytes that the shape needs; `None` when they cannot be counted or end within a byte.
+fn size_of(entry: &Raw) -> Option<usize> {
+    let elements = entry.shape.iter().try_fold(1_usize, |all, &axis| all.checked_mul(axis))?;
+    let bits = elements.checked_mul(entry.dtype.bitsize())?;
+    bits.is_multiple_of(8).then_some(bits / 8)
+}
+
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// All entries of a header, and the first name that occurred twice.
+struct Entries {
+    tensors: BTreeMap<String, Raw>,
+    twice: Option<String>,
+}
+
+impl Entries {
+    fn of(text: &[u8]) -> Result<Entries, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entries, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Entries;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+        let mut entries = Entries { tensors: BTreeMap::new(), twice: None };
+        let mut has_metadata = false;
+        while let Some(name) = map.next_key::<String>()? {
+            if name == METADATA {
+                map.next_value::<IgnoredAny>()?;
+                if std::mem::replace(&mut has_metadata, true) {
+                    entries.twice.get_or_insert(name);
+                }
+                continue;
+            }
+            let raw: Raw = map.next_value().map_err(|error| {
+                de::Error::custom(format!("tensor `{}`: {error}", shown(&name)))
+            })?;
+            if entries.tensors.insert(name.clone(), raw).is_some() {
+                entries.twice.get_or_insert(name);
+            }
+        }
+        Ok(entries)
+    }
+}

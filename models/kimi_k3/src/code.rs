@@ -1,0 +1,83 @@
+//! Stable codes of the errors of this crate.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What went wrong, as a code that stays the same when the message is reworded. `README.md` of this crate
+        /// lists them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+
+            /// The code as text, `K0101`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Code::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The configuration cannot be read.
+    K0101,
+    /// The configuration is no JSON object.
+    K0102,
+    /// A field is missing.
+    K0103,
+    /// A field holds a value of another kind.
+    K0104,
+    /// A value is outside of what is sensible.
+    K0105,
+    /// A size is no multiple of what it must be.
+    K0106,
+    /// A setting that this crate does not implement.
+    K0107,
+    /// The lists of layers do not name every layer once.
+    K0108,
+    /// A file of the checkpoint cannot be read or mapped.
+    K0201,
+    /// The header of a safetensors file is broken.
+    K0202,
+    /// The place of a tensor in its file is wrong: past the end, overlapping, of another size than its shape.
+    K0203,
+    /// A name occurs twice.
+    K0204,
+    /// The index of a checkpoint in several files is broken.
+    K0205,
+    /// The index names a file that is not there, or that is not in the folder.
+    K0206,
+    /// A tensor is missing.
+    K0207,
+    /// A tensor has another shape.
+    K0208,
+    /// A tensor has another element type.
+    K0209,
+    /// A block scale is the code 255, which is no number.
+    K0210,
+    /// A parameter is NaN or infinite.
+    K0211,
+    /// The folder holds no checkpoint.
+    K0212,
+    /// A file changed while it was in use.
+    K0213,
+    /// A prompt is empty.
+    K0301,
+    /// A token id is outside the vocabulary.
+    K0302,
+    /// Prompt and new tokens are longer than the context.
+    K0303,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
