@@ -20,6 +20,7 @@ mod notes;
 mod prefetch;
 mod queue;
 mod rearrange;
+mod scan;
 mod shared;
 mod statements;
 mod uses;

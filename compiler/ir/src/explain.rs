@@ -114,7 +114,7 @@ pub struct FoldRow {
     pub text: String,
     /// Where it stands.
     pub place: Place,
-    /// `add`, `max`, `min`, `argmax`, `contract`.
+    /// `add`, `max`, `min`, `argmax`, `contract`, `scan`.
     pub kind: &'static str,
     /// Elements that one thread folds.
     pub thread: u32,

@@ -456,6 +456,16 @@ pub enum Op {
         /// One entry an axis of the operand.
         parts: Vec<SlicePart>,
     },
+    /// Sums along an axis: element `i` is the sum of the elements up to `i`, or below `i` where exclusive.
+    /// Integers, so that the order does not matter.
+    Scan {
+        /// Operand, i32 or u32.
+        x: ValueId,
+        /// The axis.
+        axis: u8,
+        /// Leaves the element itself out.
+        exclusive: bool,
+    },
     /// Two tiles, one after the other along an axis that lies in registers whole.
     Concat {
         /// What comes first.
@@ -567,6 +577,9 @@ pub enum AxisIndex {
     },
     /// Positions from an i32 tile of rank 1; negative entries are absent.
     Gather(ValueId),
+    /// Positions from a further i32 tile of rank 1, taken together with the `Gather` that stands before it
+    /// in the access: entry by entry, along the axis that that one makes.
+    Along(ValueId),
     /// A new axis of extent 1.
     New,
 }

@@ -8,6 +8,7 @@ mod bounds;
 mod device;
 mod memory_order;
 mod scalars;
+mod scatter;
 mod structure;
 mod waivers;
 
@@ -88,6 +89,12 @@ pub const PASSES: &[Pass] = &[
         codes: &[Code::E0401],
         proves: "every access lies inside its buffer for all inputs that keep the contracts",
         run: Run::Kernel(bounds::check),
+    },
+    Pass {
+        name: "scatter",
+        codes: &[Code::E0404],
+        proves: "no store by an index tile writes an element twice; where the author waives it, it is trusted",
+        run: Run::Kernel(scatter::check),
     },
     Pass {
         name: "device-structure",

@@ -99,6 +99,7 @@ codes! {
     E0401 "access that cannot be proved in bounds" "fails:\n    let v = load x[i .. + 8];         // nothing bounds i\nwrite:\n    let v = load x[i .. + 8 until n] else 0.0;\nBounds come from const extents, loop ranges, `where`, contracts on inputs and `until`.";
     E0402 "absent elements without a value" "fails:\n    let v = load x[i .. + 8 until n];\nwrite:\n    let v = load x[i .. + 8 until n] else 0.0;";
     E0403 "contract that cannot hold" "fails:\n    input ids : gmem i32[M] in 8..0\nThe interval of a contract must not be empty.";
+    E0404 "store that may write an element twice" "fails:\n    store v -> y[load to];           // two entries of `to` may be equal\nwrite:\n    input to : gmem i32[M] in 0..N distinct\nThe entries of an index tile that a store uses are distinct: `iota`, data declared `distinct`, the running count `select(c, scan.add(i32(c), axis = 0, exclusive), -1)`. What only the author knows is waived, `// allow E0404: why`, and is then listed as trusted; the emulator reports two entries that meet.";
 
     // Targets and resources.
     E0501 "unknown target" "Known targets are listed by `kernelc doctor`.";

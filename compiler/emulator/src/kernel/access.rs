@@ -98,6 +98,7 @@ impl Machine<'_> {
     /// The offsets of an access, with every present position checked against its axis.
     pub(super) fn resolve(&self, access: &TileAccess, verb: &str) -> Result<Tile, EmuError> {
         let mut tile = Tile { base: 0, axes: Vec::new() };
+        let mut gathered = 0;
         let mut view_axes = access.axes.iter().enumerate();
         for index in &access.index {
             if let AxisIndex::New = index {
@@ -132,7 +133,19 @@ impl Machine<'_> {
                         if p < 0 { Ok(None) } else { place(p).map(Some) }
                     };
                     let offsets = positions.codes().map(position).collect::<Result<_, _>>()?;
+                    gathered = tile.axes.len();
                     tile.axes.push(TileAxis { offsets });
+                }
+                AxisIndex::Along(positions) => {
+                    let positions = self.value(*positions);
+                    let axis = tile.axes.get_mut(gathered).expect("a `Gather` stands before it");
+                    for (offset, code) in axis.offsets.iter_mut().zip(positions.codes()) {
+                        let position = i64::from(code as u32 as i32);
+                        *offset = match *offset {
+                            Some(first) if position >= 0 => Some(first + place(position)?),
+                            Some(_) | None => None,
+                        };
+                    }
                 }
                 AxisIndex::New => unreachable!("handled above"),
             }

@@ -7,7 +7,7 @@ use kernel_ir::kernel::{Op, TileAccess, Value, ValueId, VarId};
 use kernel_ir::ops::contract::{Operand, contract};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
-use kernel_ir::ops::reduce::{Axes3, argmax, fold};
+use kernel_ir::ops::reduce::{Axes3, argmax, fold, scan};
 use kernel_ir::ops::{Elements, convert, eval};
 
 use super::{Machine, shape};
@@ -64,6 +64,7 @@ impl Machine<'_> {
             | Op::Expand { .. }
             | Op::Load { .. }
             | Op::Reduce { .. }
+            | Op::Scan { .. }
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Contract { .. } => {}
@@ -151,6 +152,10 @@ impl Machine<'_> {
                 let x = self.value(*x);
                 fold(*op, &x, axes, map, out);
                 self.count_flops(dtype, x.len());
+            }
+            Op::Scan { x, axis, exclusive } => {
+                let axes = Axes3::around(&values[*x].shape, usize::from(*axis));
+                scan(&self.value(*x), axes, *exclusive, out);
             }
             Op::Slice { x, parts } => shape::slice(&self.value(*x), &values[*x].shape, parts, out),
             Op::Concat { a, b, axis } => {

@@ -116,6 +116,7 @@ impl Expander<'_> {
                     starts.push(Linear::default());
                     tile_axis += 1;
                 }
+                AxisIndex::Along(_) => starts.push(Linear::default()),
                 AxisIndex::Range { start, .. } => {
                     let thread = self.b.thread_coordinate(distribution.axes[tile_axis]);
                     let start = self.integer(*start);
@@ -141,7 +142,7 @@ impl Expander<'_> {
         locals: &[u32],
     ) -> Option<Cell> {
         let mut cell = Cell::default();
-        let mut tile_axis = 0;
+        let (mut tile_axis, mut gathered) = (0, 0);
         let mut views = access.axes.iter().zip(starts);
         for index in &access.index {
             if let AxisIndex::New = index {
@@ -164,12 +165,15 @@ impl Expander<'_> {
                     tile_axis += 1;
                     position
                 }
-                AxisIndex::Gather(positions) => {
+                AxisIndex::Gather(positions) | AxisIndex::Along(positions) => {
+                    if let AxisIndex::Gather(_) = index {
+                        gathered = tile_axis;
+                        tile_axis += 1;
+                    }
                     let map = &self.kernel.values[*positions].distribution;
-                    let register = map.register(&[locals[tile_axis]]);
+                    let register = map.register(&[locals[gathered]]);
                     let position = Linear::register((self.frag(*positions), register));
                     cell.checks.push(Check { margin: position.offset(1)?, parts: None });
-                    tile_axis += 1;
                     position
                 }
             };

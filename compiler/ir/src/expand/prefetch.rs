@@ -62,7 +62,10 @@ impl Expander<'_> {
             .iter()
             .filter_map(|index| match index {
                 AxisIndex::Gather(x) => Some(*x),
-                AxisIndex::At(_) | AxisIndex::Range { .. } | AxisIndex::New => None,
+                AxisIndex::At(_)
+                | AxisIndex::Range { .. }
+                | AxisIndex::Along(_)
+                | AxisIndex::New => None,
             })
             .collect();
         let maps = gathered.iter().flat_map(|&x| kernel.values[x].distribution.axes.clone());
@@ -275,7 +278,7 @@ impl Expander<'_> {
                     axis += 1;
                     position
                 }
-                AxisIndex::New => return None,
+                AxisIndex::Along(_) | AxisIndex::New => return None,
             };
             let offset = self.b.axis_offset(&position, view)?;
             cell.offset = cell.offset.plus(1, &offset)?;

@@ -347,10 +347,23 @@ impl Expander<'_> {
             return Ok(());
         }
         let dtype = kernel.values[x].dtype;
-        let shape = &kernel.values[x].shape;
-        let bytes = shape
+        let frag = self.through_shared(src, dtype, from, to)?;
+        self.bind(result, frag);
+        Ok(())
+    }
+
+    /// The tile of `src`, spread as `from`, spread as `to`.
+    pub(super) fn through_shared(
+        &mut self,
+        src: FragId,
+        dtype: DType,
+        from: &Distribution,
+        to: &Distribution,
+    ) -> Result<FragId, Diagnostic> {
+        let bytes = from
+            .axes
             .iter()
-            .try_fold(dtype.bytes().unwrap_or(1), |n, &extent| n.checked_mul(extent))
+            .try_fold(dtype.bytes().unwrap_or(1), |n, axis| n.checked_mul(axis.extent()))
             .unwrap_or(u32::MAX);
         let region = self.reserve(bytes)?;
         self.notes
@@ -365,8 +378,7 @@ impl Expander<'_> {
         let (frag, _) =
             self.load_cells(&cells, dtype, place, DType::I32, None, cache, Pred::Always);
         self.shared.read(region);
-        self.bind(result, frag);
-        Ok(())
+        Ok(frag)
     }
 
     /// The elements of a tile that lies row-major.

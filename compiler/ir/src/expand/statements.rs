@@ -165,6 +165,9 @@ impl<'k> Expander<'k> {
             Op::Argmax { x, axis } => self.argmax(results, *x, usize::from(*axis)),
             Op::Contract { spec, a, b, acc } => self.contract(result, spec, *a, *b, *acc)?,
             Op::Relayout { x } => self.relayout(result, *x)?,
+            Op::Scan { x, axis, exclusive } => {
+                self.scan(result, *x, usize::from(*axis), *exclusive)?;
+            }
             Op::Slice { x, parts } => self.slice_tile(result, *x, parts),
             Op::Concat { a, b, axis } => self.concat(result, *a, *b, usize::from(*axis)),
         }

@@ -38,6 +38,7 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
         | Op::Reduce { x, .. }
         | Op::Argmax { x, .. }
         | Op::Relayout { x }
+        | Op::Scan { x, .. }
         | Op::Slice { x, .. } => see(*x),
         Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::Concat { a, b, .. } => {
             see(*a);
@@ -61,7 +62,7 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
 fn each_index(access: &TileAccess, mut see: impl FnMut(ValueId)) {
     for index in &access.index {
         match index {
-            AxisIndex::At(x) | AxisIndex::Gather(x) => see(*x),
+            AxisIndex::At(x) | AxisIndex::Gather(x) | AxisIndex::Along(x) => see(*x),
             AxisIndex::Range { start, len: _, until } => {
                 see(*start);
                 until.iter().for_each(|x| see(*x));

@@ -37,7 +37,7 @@ pub(crate) fn tile_axes(access: &TileAccess) -> Vec<TileAxis> {
             AxisIndex::Gather(_) => {
                 axes.push(TileAxis { len: 0, stride, run: 1, is_gathered: true });
             }
-            AxisIndex::At(_) | AxisIndex::New => {}
+            AxisIndex::At(_) | AxisIndex::Along(_) | AxisIndex::New => {}
         }
     }
     axes

@@ -313,7 +313,9 @@ impl Walk<'_> {
             | Op::Iota
             | Op::Splat { .. }
             | Op::Relayout { .. } => {}
-            Op::Unary { x, .. } | Op::Convert { x } => self.broadcast(Tile::Value(*x), result),
+            Op::Unary { x, .. } | Op::Convert { x } | Op::Scan { x, .. } => {
+                self.broadcast(Tile::Value(*x), result)
+            }
             Op::Binary { a, b, .. } | Op::Compare { a, b, .. } => {
                 for x in [a, b] {
                     self.broadcast(Tile::Value(*x), result);
@@ -405,13 +407,18 @@ impl Walk<'_> {
     }
 
     fn access(&mut self, value: ValueId, access: &TileAccess, is_store: bool) {
-        let mut axis = 0;
+        let (mut axis, mut gathered) = (0, 0);
         for index in &access.index {
             match index {
                 AxisIndex::At(_) => continue,
                 AxisIndex::Range { .. } | AxisIndex::New => {}
                 AxisIndex::Gather(positions) => {
                     self.axis((Tile::Value(value), axis), (Tile::Value(*positions), 0));
+                    gathered = axis;
+                }
+                AxisIndex::Along(positions) => {
+                    self.axis((Tile::Value(value), gathered), (Tile::Value(*positions), 0));
+                    continue;
                 }
             }
             axis += 1;
@@ -425,7 +432,9 @@ impl Walk<'_> {
     fn prefetch(&mut self, access: &TileAccess) {
         let tiles = access.index.iter().filter_map(|index| match index {
             AxisIndex::Gather(positions) => Some((Tile::Value(*positions), 0)),
-            AxisIndex::At(_) | AxisIndex::Range { .. } | AxisIndex::New => None,
+            AxisIndex::At(_) | AxisIndex::Range { .. } | AxisIndex::Along(_) | AxisIndex::New => {
+                None
+            }
         });
         let axes: Vec<(Tile, usize)> = tiles.collect();
         self.classes.cliques.push((axes, access.span));

@@ -126,6 +126,23 @@ pub fn fold(op: ReduceOp, x: &Elements, axes: Axes3, map: AxisMap, out: &mut Ele
     }
 }
 
+/// Sums of i32 or u32 along the middle axis of `x`, each with its own element or, where exclusive, without.
+pub fn scan(x: &Elements, axes: Axes3, exclusive: bool, out: &mut Elements) {
+    let Axes3 { outer, extent, inner } = axes;
+    out.reset(x.dtype());
+    let x = x.slice::<u32>();
+    let out = out.vec_mut::<u32>();
+    out.resize(x.len(), 0);
+    for first in (0..outer).flat_map(|o| (0..inner).map(move |i| o * extent * inner + i)) {
+        let mut sum = 0u32;
+        for at in (0..extent).map(|e| first + e * inner) {
+            let next = sum.wrapping_add(x[at]);
+            out[at] = if exclusive { sum } else { next };
+            sum = next;
+        }
+    }
+}
+
 fn fold_words(
     x: &[u32],
     axes: Axes3,

@@ -211,6 +211,24 @@ pub fn reduce(op: ReduceOp, x: DType) -> Result<DType, Refusal> {
     }
 }
 
+/// The type of `scan.add(x, axis)`. Integers only: sums of floats would need an order of their own.
+pub fn scan(x: DType) -> Result<DType, Refusal> {
+    let what = "`scan.add`";
+    match x {
+        DType::I32 | DType::U32 => Ok(x),
+        DType::F32 | DType::I64 | DType::U64 => Err(Refusal::not_built(format!("{what} on {x}"))),
+        DType::F16
+        | DType::Bf16
+        | DType::E4m3
+        | DType::E5m2
+        | DType::E2m1
+        | DType::Ue8m0
+        | DType::I8
+        | DType::U8
+        | DType::Bool => Err(refuse(what, "i32 and u32", x)),
+    }
+}
+
 /// The types of `argmax(x, axis)`: of the value and of the index.
 pub fn argmax(x: DType) -> Result<(DType, DType), Refusal> {
     match x {

@@ -169,6 +169,10 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
                 .collect();
             format!("slice {x}[{}]", parts.join(", "))
         }
+        Op::Scan { x, axis, exclusive } => {
+            let word = if *exclusive { ", exclusive" } else { "" };
+            format!("scan.add {x}, axis {axis}{word}")
+        }
         Op::Concat { a, b, axis } => format!("concat {a}, {b}, axis {axis}"),
     }
 }
@@ -190,6 +194,7 @@ fn place(kernel: &Kernel, access: &TileAccess) -> String {
                 format!("{start} .. + {len}{until}{view}")
             }
             AxisIndex::Gather(x) => format!("gather {x}{view}"),
+            AxisIndex::Along(x) => format!("along {x}{view}"),
             AxisIndex::New => String::new(),
         });
     }

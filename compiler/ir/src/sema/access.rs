@@ -209,7 +209,7 @@ impl<'a> Lower<'a> {
         let dtype = param.dtype;
         let mut exists = !buffer.axes.iter().any(|axis| axis.extent == Extent::Const(0));
         let (mut shape, mut index) = (Vec::new(), Vec::with_capacity(entries.len()));
-        let (mut has_until, mut gathers) = (false, 0);
+        let (mut has_until, mut gathered) = (false, None);
         let mut axes = buffer.axes.iter();
         for (entry, span) in entries {
             let axis = match entry {
@@ -223,12 +223,22 @@ impl<'a> Lower<'a> {
                 }
                 Entry::At(at) => index.push(AxisIndex::At(at)),
                 Entry::Gather(tile, extent) => {
-                    gathers += 1;
-                    if gathers > 1 {
-                        return Err(self.not_built(span, "two index tiles in one access"));
+                    if let Some((first, at)) = gathered.filter(|&(first, _)| first != extent) {
+                        return Err(self.error(
+                            Diagnostic::error(
+                                Code::E0204,
+                                "index tiles of one access go together, entry by entry",
+                            )
+                            .label(span, format!("{extent} entries"))
+                            .secondary(at, format!("{first} entries")),
+                        ));
                     }
-                    shape.push(extent);
-                    index.push(AxisIndex::Gather(tile));
+                    if gathered.replace((extent, span)).is_some() {
+                        index.push(AxisIndex::Along(tile));
+                    } else {
+                        shape.push(extent);
+                        index.push(AxisIndex::Gather(tile));
+                    }
                 }
                 Entry::Nothing => {
                     exists = false;
@@ -268,7 +278,8 @@ impl<'a> Lower<'a> {
             index,
             span: whole,
         });
-        Ok(Slice { param: buffer.param, dtype, shape, access, has_until, gathers: gathers > 0 })
+        let gathers = gathered.is_some();
+        Ok(Slice { param: buffer.param, dtype, shape, access, has_until, gathers })
     }
 
     fn whole_axis(&mut self, axis: Option<&ViewAxis>, span: Span) -> Outcome<u32> {

@@ -1,7 +1,7 @@
 //! The operations of the language by name, with the form of their arguments.
 
 use kernel_abi::DType;
-use kernel_dsl::ast::{Arg, Call, Expr};
+use kernel_dsl::ast::{Arg, Call, Expr, ExprKind};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
@@ -25,6 +25,7 @@ pub(super) enum Builtin {
     Dot,
     Relayout,
     Concat,
+    Scan,
     Share,
 }
 
@@ -41,6 +42,8 @@ pub(super) struct Form {
     params: &'static [&'static str],
     /// Whether more arguments may follow.
     variadic: bool,
+    /// A word that may stand among the arguments.
+    word: Option<&'static str>,
 }
 
 const fn form(
@@ -49,7 +52,7 @@ const fn form(
     form: &'static str,
     params: &'static [&'static str],
 ) -> Form {
-    Form { name, builtin, form, params, variadic: false }
+    Form { name, builtin, form, params, variadic: false, word: None }
 }
 
 /// Every operation that is built.
@@ -83,10 +86,19 @@ pub(super) const FORMS: &[Form] = &[
         form: "splat(value, extent, …)",
         params: &["value", "extent"],
         variadic: true,
+        word: None,
     },
     form("reduce.add", Builtin::Reduce(ReduceOp::Add), "reduce.add(x, axis = k)", &["x", "axis"]),
     form("reduce.max", Builtin::Reduce(ReduceOp::Max), "reduce.max(x, axis = k)", &["x", "axis"]),
     form("reduce.min", Builtin::Reduce(ReduceOp::Min), "reduce.min(x, axis = k)", &["x", "axis"]),
+    Form {
+        name: "scan.add",
+        builtin: Builtin::Scan,
+        form: "scan.add(x, axis = k, exclusive)",
+        params: &["x", "axis"],
+        variadic: false,
+        word: Some("exclusive"),
+    },
     form("argmax", Builtin::Argmax, "let (v, i) = argmax(x, axis = k);", &["x", "axis"]),
     form("contract", Builtin::Contract, "contract(\"r k, k -> r\", a, b)", &["letters", "a", "b"]),
     form("dot", Builtin::Dot, "dot(a, b)", &["a", "b"]),
@@ -97,7 +109,6 @@ pub(super) const FORMS: &[Form] = &[
 
 /// Operations of the language that this version does not build; a trailing `*` stands for any rest.
 const NOT_BUILT: &[&str] = &[
-    "scan.*",
     "transpose",
     "slice",
     "atomic.*",
@@ -141,6 +152,21 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FORMS.iter().map(|form| form.name)
 }
 
+/// Whether an argument is the word of the form.
+fn is_word(form: &Form, arg: &Arg) -> bool {
+    match (&arg.name, &arg.value.kind, form.word) {
+        (None, ExprKind::Ref(reference), Some(word)) => {
+            reference.at.is_empty() && reference.path.is(word)
+        }
+        (_, _, _) => false,
+    }
+}
+
+/// Whether the word of the form stands among the arguments.
+pub(super) fn has_word(form: &Form, call: &Call) -> bool {
+    call.args.iter().any(|arg| is_word(form, arg))
+}
+
 /// The arguments in the order of the form, or what is wrong with them.
 pub(super) fn arrange<'a>(
     form: &Form,
@@ -158,7 +184,7 @@ pub(super) fn arrange<'a>(
     let mut slots: Vec<Option<&'a Expr>> = vec![None; form.params.len()];
     let mut rest = Vec::new();
     let mut next = 0;
-    for Arg { name, value } in &call.args {
+    for Arg { name, value } in call.args.iter().filter(|arg| !is_word(form, arg)) {
         let position = match name {
             Some(name) if name.text == "axis" => {
                 form.params.iter().position(|p| *p == name.text).ok_or_else(|| {

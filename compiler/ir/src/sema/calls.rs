@@ -56,6 +56,9 @@ impl<'a> Lower<'a> {
         if form.builtin == Builtin::Argmax {
             return self.argmax(&args, span);
         }
+        if form.builtin == Builtin::Scan {
+            return Ok(vec![self.scan(&args, builtins::has_word(form, call), span)?]);
+        }
         Ok(vec![self.builtin(form.builtin, &args, span)?])
     }
 
@@ -97,6 +100,7 @@ impl<'a> Lower<'a> {
             Builtin::Dot => self.dot(args, None, span),
             Builtin::Relayout => self.relayout(args, span),
             Builtin::Concat => self.concat(args, span),
+            Builtin::Scan => self.scan(args, false, span),
             Builtin::Argmax | Builtin::Share => Err(self.error(
                 Diagnostic::error(Code::E0206, "one value is needed here")
                     .label(span, "this operation gives none, or several"),

@@ -16,7 +16,7 @@ use super::mistakes::{not_assignable, read_only};
 use super::operands::{Operand, Tile, describe};
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag, RangeLimit};
-use crate::kernel::{CachePolicy, Evict, Op, PrefetchRange, StmtKind};
+use crate::kernel::{AxisIndex, CachePolicy, Evict, Op, PrefetchRange, StmtKind};
 
 /// Bytes of the line that one prefetch brings in.
 const LINE_BYTES: u64 = 128;
@@ -280,6 +280,9 @@ impl<'a> Lower<'a> {
         }
         let slice = self.slice(&mv.source, span)?;
         match slice.access {
+            Some(access) if access.index.iter().any(|i| matches!(i, AxisIndex::Along(_))) => {
+                Err(self.not_built(mv.source.span, "a prefetch by two index tiles"))
+            }
             Some(access) => {
                 let what = PrefetchRange::Tile(access);
                 self.emit(StmtKind::Prefetch { what, evict }, span)

@@ -105,6 +105,25 @@ impl<'a> Lower<'a> {
         Ok(Operand::Tile(result))
     }
 
+    /// `scan.add(x, axis = k, exclusive)`
+    pub(super) fn scan(
+        &mut self,
+        args: &[&'a Expr],
+        exclusive: bool,
+        span: Span,
+    ) -> Outcome<Operand> {
+        let [x, axis] = args else { return Err(super::report::Refused) };
+        let tile = self.tile_argument(x)?;
+        let axis = self.axis(&tile, axis, x.span)?;
+        let dtype =
+            typing::scan(tile.dtype).map_err(|no| self.refuse(no, &[(&tile, x.span)], span))?;
+        let shape = tile.shape.clone();
+        Ok(Operand::Tile(match tile.id() {
+            Some(x) => self.define(Op::Scan { x, axis, exclusive }, dtype, shape, span)?,
+            None => Tile::empty(dtype, shape),
+        }))
+    }
+
     /// `argmax(x, axis = k)`: value and index.
     pub(super) fn argmax(&mut self, args: &[&'a Expr], span: Span) -> Outcome<Vec<Operand>> {
         let [x, axis] = args else { return Err(super::report::Refused) };

@@ -101,7 +101,7 @@ impl Walk<'_> {
                         self.prove(access, position, &extent, &first, &last, "position");
                     }
                 }
-                AxisIndex::Gather(tile) => {
+                AxisIndex::Gather(tile) | AxisIndex::Along(tile) => {
                     let form = self.known.form(*tile);
                     self.prove_high(access, position, &extent, &form, "entry of the index tile");
                 }

@@ -157,6 +157,11 @@ impl<'k> Knowledge<'k> {
         self.forms[value].clone().unwrap_or_else(|| Form::symbol(Symbol::Value(value)))
     }
 
+    /// True for a value whose form is exact, because no step to it can wrap.
+    pub(super) fn is_linear(&self, value: ValueId) -> bool {
+        self.forms[value].is_some()
+    }
+
     /// The interval of a form under `facts`, from the intervals of its symbols.
     pub(super) fn interval(&self, form: &Form) -> Interval {
         let mut sum = Interval::new(form.constant, form.constant);
@@ -392,6 +397,18 @@ impl<'k> Knowledge<'k> {
                         hi: i.hi.and_then(|hi| hi.checked_mul(n)),
                     },
                 };
+                self.intervals.insert(symbol, interval);
+                None
+            }
+            Op::Scan { x, axis, exclusive } => {
+                let i = self.interval(&self.form(*x));
+                let n = i128::from(self.kernel.values[*x].shape[usize::from(*axis)]);
+                // The number of summands runs over an interval, so the ends are at its ends.
+                let (least, most) = if *exclusive { (0, n - 1) } else { (1, n) };
+                let ends = |bound: Option<i128>, pick: fn(i128, i128) -> i128| {
+                    Some(pick(bound?.checked_mul(least)?, bound?.checked_mul(most)?))
+                };
+                let interval = Interval { lo: ends(i.lo, i128::min), hi: ends(i.hi, i128::max) };
                 self.intervals.insert(symbol, interval);
                 None
             }

@@ -171,6 +171,12 @@ impl Walk<'_> {
                         && value(*result).distribution == value(*x).distribution.without(axis)
                 }
             }
+            Op::Scan { x, axis, .. } => {
+                usize::from(*axis) < shape.len()
+                    && value(*x).shape == shape
+                    && value(*x).dtype == value(*result).dtype
+                    && value(*x).distribution == value(*result).distribution
+            }
             Op::Slice { x, parts } => {
                 let source = &value(*x).shape;
                 let inside = |(part, &extent): (&SlicePart, &u32)| {
@@ -212,6 +218,22 @@ impl Walk<'_> {
         let used: Vec<ValueId> = access.index.iter().flat_map(index_operands).collect();
         self.uses(access.span, &used);
         let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New)).count();
+        let mut gathered = None;
+        for index in &access.index {
+            match index {
+                AxisIndex::Gather(tile) if gathered.is_none() => gathered = Some(*tile),
+                AxisIndex::Along(tile)
+                    if gathered.is_some_and(|first| {
+                        self.kernel.values[first].distribution
+                            == self.kernel.values[*tile].distribution
+                    }) => {}
+                AxisIndex::Gather(_) | AxisIndex::Along(_) => {
+                    let message = "index tiles of one access do not go together".to_owned();
+                    self.fault(access.span, message);
+                }
+                AxisIndex::At(_) | AxisIndex::Range { .. } | AxisIndex::New => {}
+            }
+        }
         if indices != access.axes.len() || access_shape(self.kernel, access) != shape {
             self.fault(access.span, "an access has another shape than its tile".to_owned());
         }
@@ -252,6 +274,7 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
         | Op::Reduce { x, .. }
         | Op::Argmax { x, .. }
         | Op::Relayout { x }
+        | Op::Scan { x, .. }
         | Op::Slice { x, .. } => vec![*x],
         Op::Binary { a, b, .. } | Op::Compare { a, b, .. } | Op::Concat { a, b, .. } => {
             vec![*a, *b]
@@ -269,7 +292,7 @@ fn index_operands(index: &AxisIndex) -> Vec<ValueId> {
     match index {
         AxisIndex::At(at) => vec![*at],
         AxisIndex::Range { start, until, .. } => std::iter::once(*start).chain(*until).collect(),
-        AxisIndex::Gather(tile) => vec![*tile],
+        AxisIndex::Gather(tile) | AxisIndex::Along(tile) => vec![*tile],
         AxisIndex::New => Vec::new(),
     }
 }
@@ -280,7 +303,7 @@ fn access_shape(kernel: &Kernel, access: &TileAccess) -> Vec<u32> {
         .index
         .iter()
         .filter_map(|index| match index {
-            AxisIndex::At(_) => None,
+            AxisIndex::At(_) | AxisIndex::Along(_) => None,
             AxisIndex::Range { len, .. } => Some(*len),
             AxisIndex::Gather(tile) => kernel.values[*tile].shape.first().copied(),
             AxisIndex::New => Some(1),
