@@ -273,7 +273,7 @@ impl Sample {
         let mut shape = Vec::new();
         for entry in &index {
             match entry {
-                AxisIndex::At(_) => {}
+                AxisIndex::At(_) | AxisIndex::Along(_) => {}
                 AxisIndex::Range { len, .. } => shape.push(*len),
                 AxisIndex::Gather(x) => shape.push(self.kernel.values[*x].shape[0]),
                 AxisIndex::New => shape.push(1),
