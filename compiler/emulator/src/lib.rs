@@ -18,6 +18,7 @@ mod kernel;
 mod launch;
 mod memory;
 mod options;
+mod plan;
 #[cfg(test)]
 mod sample;
 mod view;
@@ -29,3 +30,4 @@ pub use error::{EmuError, ErrorDetail, ErrorKind};
 pub use kernel::run_kernel;
 pub use memory::{Argument, Buffer, Memory};
 pub use options::Options;
+pub use plan::{EmuExecutor, PlanFailure, SourceError, instantiate, signature};

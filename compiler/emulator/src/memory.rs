@@ -116,8 +116,20 @@ impl Buffer {
 
     /// The first element of `start..start + count` that nothing has written; the range is inside.
     pub(crate) fn unwritten_in(&self, start: usize, count: usize) -> Option<usize> {
-        self.written.as_ref()?;
-        (start..start + count).find(|&i| !self.is_written(i))
+        let bits = self.written.as_ref()?;
+        let end = start + count;
+        let mut at = start;
+        while at < end {
+            let in_word = at % 64;
+            let here = (64 - in_word).min(end - at);
+            let mask = (u64::MAX >> (64 - here)) << in_word;
+            let missing = !bits[at / 64] & mask;
+            if missing != 0 {
+                return Some(at - in_word + missing.trailing_zeros() as usize);
+            }
+            at += here;
+        }
+        None
     }
 
     /// Sets an element.
@@ -125,6 +137,15 @@ impl Buffer {
         numeric::write_element(self.dtype, &mut self.bytes, index, code);
         if let Some(bits) = &mut self.written {
             bits[index / 64] |= 1 << (index % 64);
+        }
+    }
+
+    /// Makes every element poison.
+    pub(crate) fn forget_all(&mut self) {
+        let words = self.len.div_ceil(64);
+        match &mut self.written {
+            Some(bits) => bits.fill(0),
+            None => self.written = (words > 0).then(|| vec![0; words]),
         }
     }
 

@@ -1,0 +1,52 @@
+//! What a plan is refused for.
+
+use thiserror::Error;
+
+/// The stable code of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PlanCode {
+    /// P0101: an id, a name or the number of ranks is not what it must be.
+    Structure,
+    /// P0102: an argument is missing, too many, or of the wrong kind, type or size.
+    Argument,
+    /// P0103: a buffer that a kernel declares `static` is not a weight, or a weight is written.
+    StaticWritten,
+    /// P0104: a read that no ordered write precedes.
+    ReadBeforeWrite,
+    /// P0105: two accesses, one of them a write, that no path orders.
+    Race,
+    /// P0106: a contract that the producer does not promise.
+    Contract,
+    /// P0107: a `settled` buffer that the launch before may still write.
+    Settled,
+    /// P0108: a collective or copy whose sizes or types do not fit.
+    Collective,
+}
+
+impl PlanCode {
+    /// Its text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            PlanCode::Structure => "P0101",
+            PlanCode::Argument => "P0102",
+            PlanCode::StaticWritten => "P0103",
+            PlanCode::ReadBeforeWrite => "P0104",
+            PlanCode::Race => "P0105",
+            PlanCode::Contract => "P0106",
+            PlanCode::Settled => "P0107",
+            PlanCode::Collective => "P0108",
+        }
+    }
+}
+
+/// One reason why a plan is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}: {node}: {message}", code.name())]
+pub struct PlanError {
+    /// The kind.
+    pub code: PlanCode,
+    /// Name of the node, or `plan`.
+    pub node: String,
+    /// What is wrong.
+    pub message: String,
+}
