@@ -12,8 +12,10 @@ mod files;
 pub mod kernels;
 pub mod manifest;
 pub mod names;
+pub mod plan;
 pub mod reference;
 pub mod request;
+pub mod weights;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use config::{Config, ConfigError};
