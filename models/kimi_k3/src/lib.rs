@@ -15,6 +15,8 @@ pub mod names;
 pub mod plan;
 pub mod reference;
 pub mod request;
+pub mod sample;
+pub mod step;
 pub mod weights;
 
 pub use checkpoint::{Checkpoint, CheckpointError};

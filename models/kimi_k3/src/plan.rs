@@ -41,6 +41,13 @@ pub struct DecodePlan {
     pub plan: Plan,
     /// How each weight of a rank is made from the checkpoint: `weights[i].1[rank]`.
     pub weights: Vec<(BufferId, Vec<Recipe>)>,
+    /// The buffers that the host uses.
+    pub host: HostBuffers,
+}
+
+/// The buffers of a decode step that the host writes and reads.
+#[derive(Debug, Clone)]
+pub struct HostBuffers {
     /// i32 `[rows]`: token ids. The host writes it.
     pub ids: BufferId,
     /// i32 `[rows]`: position of each token, which is the number of tokens before it. The host writes it.
@@ -57,10 +64,28 @@ pub struct DecodePlan {
     pub best_ids: BufferId,
     /// Buffers that keep state from step to step.
     pub states: Vec<BufferId>,
-    /// What it is made for; `context` is a multiple of [`PAGE`].
+    /// What the step is made for; `context` is a multiple of [`PAGE`].
     pub options: DecodeOptions,
+    /// Entries of the vocabulary.
+    pub vocab: u64,
+}
+
+impl HostBuffers {
     /// Pages of one request.
-    pub pages_per_request: u64,
+    pub fn pages_per_request(&self) -> u64 {
+        self.options.context / PAGE
+    }
+
+    /// The pages of each row when every row has its own: row `m` has the pages from
+    /// `1 + m * pages_per_request`; page 0 belongs to no request.
+    pub fn own_pages(&self) -> Vec<i32> {
+        (1..=self.options.rows * self.pages_per_request()).map(|page| page as i32).collect()
+    }
+
+    /// The slots of each row when every row has its own: 1, 2, …
+    pub fn own_slots(&self) -> Vec<i32> {
+        (1..=self.options.rows).map(|slot| slot as i32).collect()
+    }
 }
 
 impl DecodePlan {
@@ -77,17 +102,6 @@ impl DecodePlan {
             step.layer(layer);
         }
         Ok(step.finish())
-    }
-
-    /// The pages of each row when every row has its own: row `m` has the pages from
-    /// `1 + m * pages_per_request`; page 0 belongs to no request.
-    pub fn default_pages(&self) -> Vec<i32> {
-        (1..=self.options.rows * self.pages_per_request).map(|page| page as i32).collect()
-    }
-
-    /// The slots of each row when every row has its own: 1, 2, …
-    pub fn default_slots(&self) -> Vec<i32> {
-        (1..=self.options.rows).map(|slot| slot as i32).collect()
     }
 }
 
@@ -340,10 +354,7 @@ impl<'s> Step<'s> {
         let logits = self.activation("logits".into(), DType::F32, &[rows, vocab]);
         self.plan.all_gather("logits", part, logits, rows);
         let (best, best_ids) = self.argmax(part, shard);
-        let pages_per_request = self.options.context / PAGE;
-        DecodePlan {
-            plan: self.plan.finish(),
-            weights: self.weights,
+        let host = HostBuffers {
             ids: self.ids,
             positions: self.positions,
             slots: self.slots,
@@ -353,8 +364,9 @@ impl<'s> Step<'s> {
             best_ids,
             states: self.states,
             options: self.options,
-            pages_per_request,
-        }
+            vocab,
+        };
+        DecodePlan { plan: self.plan.finish(), weights: self.weights, host }
     }
 
     /// The greatest logit of each rank's part of the vocabulary and its id, gathered.

@@ -93,3 +93,135 @@ impl Piece {
         self.rows.end - self.rows.start
     }
 }
+
+/// Where tensors come from.
+pub trait TensorSource {
+    /// Why a tensor cannot be had.
+    type Error;
+
+    /// The bytes of a tensor of that type with `rows * columns` elements, row-major.
+    ///
+    /// # Errors
+    /// There is none of that name, type and size.
+    fn matrix(
+        &self,
+        name: &str,
+        dtype: DType,
+        rows: u64,
+        columns: u64,
+    ) -> Result<&[u8], Self::Error>;
+}
+
+impl Recipe {
+    /// The bytes of the weight.
+    ///
+    /// # Errors
+    /// A tensor is missing or has another type or size.
+    pub fn make<S: TensorSource>(&self, source: &S) -> Result<Vec<u8>, S::Error> {
+        let mut bytes = Vec::new();
+        match self {
+            Recipe::Rows(pieces) => {
+                for piece in pieces {
+                    piece.append(source, &mut bytes)?;
+                }
+            }
+            Recipe::Transposed(pieces) => {
+                for piece in pieces {
+                    let mut rows = Vec::new();
+                    piece.append(source, &mut rows)?;
+                    let columns = (piece.columns.end - piece.columns.start) as usize;
+                    transpose(&rows, columns, piece.element_bytes() as usize, &mut bytes);
+                }
+            }
+            Recipe::Product { a, b, len } => {
+                let a = source.matrix(a, DType::Bf16, 1, *len)?;
+                let b = source.matrix(b, DType::Bf16, 1, *len)?;
+                let value = |pair: &[u8; 2]| {
+                    f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16)
+                };
+                let (a, b) = (a.as_chunks::<2>().0, b.as_chunks::<2>().0);
+                for (a, b) in a.iter().zip(b) {
+                    bytes.extend((value(a) * value(b)).to_le_bytes());
+                }
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Piece {
+    fn element_bytes(&self) -> u64 {
+        u64::from(self.dtype.bytes().unwrap_or(1))
+    }
+
+    /// Appends the rectangle, row by row.
+    fn append<S: TensorSource>(&self, source: &S, out: &mut Vec<u8>) -> Result<(), S::Error> {
+        let size = self.element_bytes();
+        let Some(tensor) = &self.tensor else {
+            let columns = self.columns.end - self.columns.start;
+            out.resize(out.len() + (self.row_count() * columns * size) as usize, 0);
+            return Ok(());
+        };
+        let all = source.matrix(tensor, self.dtype, self.all_rows, self.all_columns)?;
+        let row = (self.all_columns * size) as usize;
+        let columns = (self.columns.start * size) as usize..(self.columns.end * size) as usize;
+        for r in self.rows.clone() {
+            out.extend(&all[r as usize * row..][columns.clone()]);
+        }
+        Ok(())
+    }
+}
+
+/// Appends the transpose of a row-major matrix of `columns` columns.
+fn transpose(matrix: &[u8], columns: usize, size: usize, out: &mut Vec<u8>) {
+    let row = columns * size;
+    if row == 0 {
+        return;
+    }
+    for column in 0..columns {
+        for line in matrix.chunks_exact(row) {
+            out.extend(&line[column * size..][..size]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting(Vec<u8>);
+
+    impl TensorSource for Counting {
+        type Error = String;
+
+        fn matrix(&self, name: &str, dtype: DType, rows: u64, cols: u64) -> Result<&[u8], String> {
+            let bytes = (rows * cols * u64::from(dtype.bytes().unwrap_or(1))) as usize;
+            self.0.get(..bytes).ok_or_else(|| format!("{name} is short"))
+        }
+    }
+
+    #[test]
+    fn pieces_are_cut_padded_and_transposed() {
+        let source = Counting((0..24).collect());
+        let rows = Recipe::Rows(vec![
+            Piece::rows("a", DType::U8, 1..3, 4, 6),
+            Piece::columns("a", DType::U8, 2, 4..6, 6),
+            Piece::zeros(DType::U8, 1, 3),
+        ]);
+        let want = [6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 4, 5, 10, 11, 0, 0, 0];
+        assert_eq!(rows.make(&source).unwrap(), want);
+        let turned = Recipe::Transposed(vec![Piece::rows("a", DType::Bf16, 0..2, 4, 3)]);
+        assert_eq!(turned.make(&source).unwrap(), [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
+        let long = Recipe::Rows(vec![Piece::whole("a", DType::F32, 4, 6)]);
+        assert_eq!(long.make(&source).unwrap_err(), "a is short");
+    }
+
+    #[test]
+    fn products_are_exact_in_f32() {
+        // 1.5 and -2 as bf16, little-endian.
+        let source = Counting(vec![0xc0, 0x3f, 0x00, 0xc0]);
+        let product = Recipe::Product { a: "a".into(), b: "a".into(), len: 2 };
+        let bytes = product.make(&source).unwrap();
+        assert_eq!(bytes, [2.25f32.to_le_bytes(), 4.0f32.to_le_bytes()].concat());
+    }
+}

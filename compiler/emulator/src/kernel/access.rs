@@ -13,15 +13,50 @@ pub(super) struct Tile {
     axes: Vec<TileAxis>,
 }
 
-/// Offsets along one axis of a tile; `None` is absent.
-struct TileAxis {
-    offsets: Vec<Option<i64>>,
+/// Offsets along one axis of a tile.
+enum TileAxis {
+    /// All present, `step` apart.
+    Even { first: i64, step: i64, len: usize },
+    /// One entry a position; `None` is absent.
+    Table(Vec<Option<i64>>),
+}
+
+impl TileAxis {
+    fn len(&self) -> usize {
+        match self {
+            TileAxis::Even { len, .. } => *len,
+            TileAxis::Table(offsets) => offsets.len(),
+        }
+    }
+
+    fn offset(&self, position: usize) -> Option<i64> {
+        match self {
+            TileAxis::Even { first, step, .. } => Some(first + position as i64 * step),
+            TileAxis::Table(offsets) => offsets[position],
+        }
+    }
+
+    /// First offset and step of an axis that has no gaps; an axis of one position has any step.
+    fn even(&self) -> Option<(i64, Option<i64>)> {
+        match self {
+            TileAxis::Even { len: 0, .. } => None,
+            TileAxis::Even { first, step, len } => Some((*first, (*len > 1).then_some(*step))),
+            TileAxis::Table(offsets) => {
+                let first = offsets.first().copied().flatten()?;
+                let Some(second) = offsets.get(1) else { return Some((first, None)) };
+                let step = (*second)? - first;
+                let even =
+                    (0i64..).zip(offsets).all(|(i, &offset)| offset == Some(first + i * step));
+                even.then_some((first, Some(step)))
+            }
+        }
+    }
 }
 
 impl Tile {
     /// Extents of the tile.
     pub(super) fn shape(&self) -> Vec<u32> {
-        self.axes.iter().map(|a| a.offsets.len() as u32).collect()
+        self.axes.iter().map(|a| a.len() as u32).collect()
     }
 
     /// Calls `f(start, count, at)` for runs of elements that follow each other in the buffer from `start` and
@@ -30,30 +65,42 @@ impl Tile {
         &self,
         mut f: impl FnMut(u64, usize, usize) -> Result<(), EmuError>,
     ) -> Result<(), EmuError> {
-        let mut axes = self.axes.iter().map(|a| a.offsets.as_slice());
-        // Axes that are one run together are walked as one.
-        let mut inner: Vec<Option<i64>> = axes.next_back().map_or(vec![Some(0)], <[_]>::to_vec);
-        let mut outer: Vec<&[Option<i64>]> = axes.collect();
-        while let Some(last) = outer.last() {
-            if !is_run(&inner) || !follows(last, inner.len()) {
+        // Inner axes that are one run together are walked as one.
+        let (mut first, mut inner_len, mut outer) = (0, 1, self.axes.as_slice());
+        while let Some((last, rest)) = outer.split_last() {
+            let Some((start, step)) = last.even() else { break };
+            if step.is_some_and(|step| step != inner_len as i64) {
                 break;
             }
-            let first = inner[0].unwrap_or(0) + last[0].unwrap_or(0);
-            inner = (0..(inner.len() * last.len()) as i64).map(|i| Some(first + i)).collect();
-            outer.pop();
+            first += start;
+            inner_len *= last.len();
+            outer = rest;
         }
-        let runs = runs_of(&inner);
+        let runs = match outer.split_last() {
+            // The innermost axis has gaps or steps.
+            Some((TileAxis::Table(offsets), rest)) if outer.len() == self.axes.len() => {
+                outer = rest;
+                inner_len = offsets.len();
+                runs_of(offsets)
+            }
+            Some((axis @ TileAxis::Even { .. }, rest)) if outer.len() == self.axes.len() => {
+                outer = rest;
+                inner_len = axis.len();
+                (0..axis.len()).filter_map(|i| Some((i, axis.offset(i)?, 1))).collect()
+            }
+            _ => vec![(0, first, inner_len)],
+        };
         let mut coordinate = vec![0usize; outer.len()];
-        let rows: usize = outer.iter().map(|a| a.len()).product();
+        let rows: usize = outer.iter().map(TileAxis::len).product();
         for row in 0..rows {
-            let offsets = coordinate.iter().zip(&outer).map(|(&c, axis)| axis[c]);
+            let offsets = coordinate.iter().zip(outer).map(|(&c, axis)| axis.offset(c));
             if let Some(start) = offsets.sum::<Option<i64>>() {
                 for &(at, offset, count) in &runs {
                     let start = self.base + start + offset;
-                    f(start as u64, count, row * inner.len() + at)?;
+                    f(start as u64, count, row * inner_len + at)?;
                 }
             }
-            for (c, axis) in coordinate.iter_mut().zip(&outer).rev() {
+            for (c, axis) in coordinate.iter_mut().zip(outer).rev() {
                 *c += 1;
                 if *c < axis.len() {
                     break;
@@ -63,18 +110,6 @@ impl Tile {
         }
         Ok(())
     }
-}
-
-/// True for offsets that follow each other without a gap.
-fn is_run(offsets: &[Option<i64>]) -> bool {
-    !offsets.is_empty() && follows(offsets, 1)
-}
-
-/// True for present offsets that each lie `step` past the one before.
-fn follows(offsets: &[Option<i64>], step: usize) -> bool {
-    let step = step as i64;
-    let first = offsets.first().copied().flatten();
-    first.is_some_and(|first| (0i64..).zip(offsets).all(|(i, &o)| o == Some(first + i * step)))
 }
 
 /// The maximal runs `(position, offset, count)`.
@@ -102,7 +137,7 @@ impl Machine<'_> {
         let mut view_axes = access.axes.iter().enumerate();
         for index in &access.index {
             if let AxisIndex::New = index {
-                tile.axes.push(TileAxis { offsets: vec![Some(0)] });
+                tile.axes.push(TileAxis::Even { first: 0, step: 0, len: 1 });
                 continue;
             }
             let (number, axis) = view_axes.next().expect("each index but `New` has an axis");
@@ -119,12 +154,19 @@ impl Machine<'_> {
                 AxisIndex::Range { start, len, until } => {
                     let start = self.int(*start);
                     let until = until.map_or(i64::MAX, |u| self.int(u));
+                    let end = start.saturating_add(i64::from(*len));
+                    if let ([digit], true) = (&axis.digits[..], *len > 0 && end <= until) {
+                        let (first, _) = (place(start)?, place(end - 1)?);
+                        let len = *len as usize;
+                        tile.axes.push(TileAxis::Even { first, step: digit.stride, len });
+                        continue;
+                    }
                     let position = |i: u32| {
                         let p = start.saturating_add(i64::from(i));
                         if p >= until { Ok(None) } else { place(p).map(Some) }
                     };
                     let offsets = (0..*len).map(position).collect::<Result<_, _>>()?;
-                    tile.axes.push(TileAxis { offsets });
+                    tile.axes.push(TileAxis::Table(offsets));
                 }
                 AxisIndex::Gather(positions) => {
                     let positions = self.value(*positions);
@@ -134,12 +176,14 @@ impl Machine<'_> {
                     };
                     let offsets = positions.codes().map(position).collect::<Result<_, _>>()?;
                     gathered = tile.axes.len();
-                    tile.axes.push(TileAxis { offsets });
+                    tile.axes.push(TileAxis::Table(offsets));
                 }
                 AxisIndex::Along(positions) => {
                     let positions = self.value(*positions);
-                    let axis = tile.axes.get_mut(gathered).expect("a `Gather` stands before it");
-                    for (offset, code) in axis.offsets.iter_mut().zip(positions.codes()) {
+                    let Some(TileAxis::Table(offsets)) = tile.axes.get_mut(gathered) else {
+                        unreachable!("a `Gather` stands before it")
+                    };
+                    for (offset, code) in offsets.iter_mut().zip(positions.codes()) {
                         let position = i64::from(code as u32 as i32);
                         *offset = match *offset {
                             Some(first) if position >= 0 => Some(first + place(position)?),
@@ -208,7 +252,7 @@ mod tests {
     use kernel_ir::kernel::ViewDigit;
 
     fn tile(axes: &[&[Option<i64>]]) -> Vec<(u64, usize, usize)> {
-        let axes = axes.iter().map(|a| TileAxis { offsets: a.to_vec() }).collect();
+        let axes = axes.iter().map(|a| TileAxis::Table(a.to_vec())).collect();
         let mut runs = Vec::new();
         let tile = Tile { base: 100, axes };
         tile.runs(|start, count, at| {

@@ -104,41 +104,145 @@ pub fn contract(
     let local = FoldOrder::of(&maps).is_local();
     let slot_of: Vec<usize> = sum.coordinates().map(|c| slots.of_coordinates(&c)).collect();
 
-    let (a, b) = (a.elements.to_f32(), b.elements.to_f32());
+    let chains = Chains {
+        a: a.elements.slice::<u32>(),
+        b: b.elements.slice::<u32>(),
+        free: &free,
+        sum: &sum,
+        slots: &slots,
+        slot_of: &slot_of,
+        local,
+        running: acc.map(|acc| acc.slice::<u32>()),
+    };
     out.reset(kernel_abi::DType::F32);
     let out = out.vec_mut::<u32>();
-    const CHUNK: usize = 256;
-    let (mut left, mut right) = ([0.0f32; CHUNK], [0.0f32; CHUNK]);
-    let mut partial = vec![0.0f32; slots.count() * CHUNK];
-    for start in (0..free.len()).step_by(CHUNK) {
-        let width = CHUNK.min(free.len() - start);
-        let (a_at, b_at) = (&free.a[start..start + width], &free.b[start..start + width]);
-        let running = acc.map(|acc| &acc.slice::<u32>()[start..start + width]);
-        partial.fill(0.0);
-        if let (true, Some(running)) = (local, running) {
-            for (p, &r) in partial.iter_mut().zip(running) {
-                *p = f32::from_bits(r);
-            }
-        }
-        for ((&a_sum, &b_sum), &slot) in sum.a.iter().zip(&sum.b).zip(&slot_of) {
-            for (l, &at) in left.iter_mut().zip(a_at) {
-                *l = a[at + a_sum];
-            }
-            for (r, &at) in right.iter_mut().zip(b_at) {
-                *r = b[at + b_sum];
-            }
-            let chain = &mut partial[slot * width..][..width];
-            math::fma_into(&left, &right, chain);
-        }
-        slots.combine(&mut partial, width, |a, b| canonical(a + b));
-        if let (false, Some(running)) = (local, running) {
-            for (p, &r) in partial.iter_mut().zip(running) {
-                *p = canonical(f32::from_bits(r) + *p);
-            }
-        }
-        out.extend(partial[..width].iter().map(|p| p.to_bits()));
-    }
+    out.reserve(free.len());
+    math::with_simd(|| chains.run(&inner_strides(&spec.out, &a_axes, &b_axes), out));
     Ok(free.len() as u64 * sum.len() as u64)
+}
+
+/// Extent and strides in both operands of the last letter of the result: 1 and 0 for a scalar.
+fn inner_strides(out: &[std::sync::Arc<str>], a: &Axes<'_>, b: &Axes<'_>) -> (usize, usize, usize) {
+    let Some(letter) = out.last() else { return (1, 0, 0) };
+    let of = |axes: &Axes<'_>| axes.find(letter).ok().flatten();
+    let extent = of(a).or(of(b)).map_or(1, |(extent, _)| extent as usize);
+    let stride = |axes: &Axes<'_>| of(axes).map_or(0, |(_, stride)| stride);
+    (extent, stride(a), stride(b))
+}
+
+/// The chains of products of all outputs.
+struct Chains<'a> {
+    /// Bits of f32.
+    a: &'a [u32],
+    b: &'a [u32],
+    free: &'a Positions,
+    sum: &'a Positions,
+    slots: &'a Slots,
+    slot_of: &'a [usize],
+    local: bool,
+    running: Option<&'a [u32]>,
+}
+
+impl Chains<'_> {
+    /// Appends every output. `inner` is the last axis of the result: extent and strides in both operands.
+    #[inline(always)]
+    fn run(&self, inner: &(usize, usize, usize), out: &mut Vec<u32>) {
+        match *inner {
+            (width, 1, 1) if width > 1 => self.rows(width, out, |f, acc, a, b| {
+                let (x, y) = (&self.a[a..a + width], &self.b[b..b + width]);
+                for ((acc, &x), &y) in acc.iter_mut().zip(x).zip(y) {
+                    *acc = f(x, y, *acc);
+                }
+            }),
+            (width, 1, 0) if width > 1 => self.rows(width, out, |f, acc, a, b| {
+                let y = self.b[b];
+                for (acc, &x) in acc.iter_mut().zip(&self.a[a..a + width]) {
+                    *acc = f(x, y, *acc);
+                }
+            }),
+            (width, 0, 1) if width > 1 => self.rows(width, out, |f, acc, a, b| {
+                let x = self.a[a];
+                for (acc, &y) in acc.iter_mut().zip(&self.b[b..b + width]) {
+                    *acc = f(x, y, *acc);
+                }
+            }),
+            _ => self.outputs(out),
+        }
+    }
+
+    /// Outputs whose last axis lies side by side in the operands: one product of every output of a row
+    /// after the other.
+    #[inline(always)]
+    fn rows(
+        &self,
+        width: usize,
+        out: &mut Vec<u32>,
+        product: impl Fn(fn(u32, u32, f32) -> f32, &mut [f32], usize, usize),
+    ) {
+        let mut partial = vec![0.0f32; self.slots.count() * width];
+        for start in (0..self.free.len()).step_by(width) {
+            let (a, b) = (self.free.a[start], self.free.b[start]);
+            partial.fill(0.0);
+            let running = self.running.map(|running| &running[start..start + width]);
+            if let (true, Some(running)) = (self.local, running) {
+                for (p, &r) in partial.iter_mut().zip(running) {
+                    *p = f32::from_bits(r);
+                }
+            }
+            for ((&a_sum, &b_sum), &slot) in self.sum.a.iter().zip(&self.sum.b).zip(self.slot_of) {
+                let chain = &mut partial[slot * width..][..width];
+                product(fused, chain, a + a_sum, b + b_sum);
+            }
+            self.slots.combine(&mut partial, width, |a, b| a + b);
+            match running {
+                Some(running) if !self.local => {
+                    let sums = partial.iter().zip(running);
+                    out.extend(sums.map(|(p, &r)| canonical(f32::from_bits(r) + p).to_bits()));
+                }
+                _ => out.extend(partial[..width].iter().map(|p| canonical(*p).to_bits())),
+            }
+        }
+    }
+
+    /// One output after the other.
+    #[inline(always)]
+    fn outputs(&self, out: &mut Vec<u32>) {
+        let mut partial = vec![0.0f32; self.slots.count()];
+        let len = self.sum.len();
+        let contiguous = |at: &[usize]| at.iter().enumerate().all(|(i, &o)| i == o);
+        let side_by_side = self.local && contiguous(&self.sum.a) && contiguous(&self.sum.b);
+        for (at, (&a, &b)) in self.free.a.iter().zip(&self.free.b).enumerate() {
+            let running = self.running.map(|running| f32::from_bits(running[at]));
+            if self.local {
+                let mut acc = running.unwrap_or(0.0);
+                if side_by_side {
+                    for (&x, &y) in self.a[a..a + len].iter().zip(&self.b[b..b + len]) {
+                        acc = fused(x, y, acc);
+                    }
+                } else {
+                    for (&a_sum, &b_sum) in self.sum.a.iter().zip(&self.sum.b) {
+                        acc = fused(self.a[a + a_sum], self.b[b + b_sum], acc);
+                    }
+                }
+                out.push(canonical(acc).to_bits());
+                continue;
+            }
+            partial.fill(0.0);
+            for ((&a_sum, &b_sum), &slot) in self.sum.a.iter().zip(&self.sum.b).zip(self.slot_of) {
+                let (x, y) = (self.a[a + a_sum], self.b[b + b_sum]);
+                partial[slot] = fused(x, y, partial[slot]);
+            }
+            self.slots.combine(&mut partial, 1, |a, b| a + b);
+            let total = running.map_or(partial[0], |running| running + partial[0]);
+            out.push(canonical(total).to_bits());
+        }
+    }
+}
+
+/// `a * b + c` with one rounding, of bits; a NaN of any payload stays one.
+#[inline(always)]
+fn fused(a: u32, b: u32, c: f32) -> f32 {
+    f32::from_bits(a).mul_add(f32::from_bits(b), c)
 }
 
 fn position(letters: &[std::sync::Arc<str>], letter: &str) -> Option<usize> {

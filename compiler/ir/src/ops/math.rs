@@ -106,6 +106,12 @@ pub fn max(a: f32, b: f32) -> f32 {
     canonical(if a_wins { a } else { b })
 }
 
+/// Runs `f` compiled for the vector instructions of this machine; results do not depend on them.
+#[inline]
+pub fn with_simd<R>(f: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(f)
+}
+
 /// `a * b + c` with one rounding.
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let (sum, doubtful) = fma_in_f64(a, b, c);
@@ -114,24 +120,11 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
 
 /// `acc[i] = fma(a[i], b[i], acc[i])` for every element of `acc`; the operands are at least as long.
 pub fn fma_into(a: &[f32], b: &[f32], acc: &mut [f32]) {
-    let n = acc.len();
-    let (a, b) = (&a[..n], &b[..n]);
-    const CHUNK: usize = 64;
-    for ((acc, a), b) in acc.chunks_mut(CHUNK).zip(a.chunks(CHUNK)).zip(b.chunks(CHUNK)) {
-        let mut sums = [0.0f32; CHUNK];
-        let mut any = false;
-        for ((sum, (&a, &b)), &c) in sums.iter_mut().zip(a.iter().zip(b)).zip(acc.iter()) {
-            let (s, doubtful) = fma_in_f64(a, b, c);
-            *sum = canonical(s);
-            any |= doubtful;
+    with_simd(|| {
+        for ((acc, &a), &b) in acc.iter_mut().zip(a).zip(b) {
+            *acc = canonical(a.mul_add(b, *acc));
         }
-        if any {
-            for ((sum, (&a, &b)), &c) in sums.iter_mut().zip(a.iter().zip(b)).zip(acc.iter()) {
-                *sum = fma(a, b, c);
-            }
-        }
-        acc.copy_from_slice(&sums[..acc.len()]);
-    }
+    });
 }
 
 /// The fused product and sum by way of f64, and whether two roundings may have gone wrong: the

@@ -157,6 +157,14 @@ fn fold_words(
     let mut partial = vec![start; slots.count() * inner];
     for o in 0..outer {
         partial.fill(start);
+        if inner == 1 {
+            for (&v, &slot) in x[o * extent..][..extent].iter().zip(&slot_of) {
+                partial[slot] = f(partial[slot], v);
+            }
+            slots.combine(&mut partial, 1, f);
+            out.push(partial[0]);
+            continue;
+        }
         for (c, &slot) in slot_of.iter().enumerate() {
             let row = &x[(o * extent + c) * inner..][..inner];
             for (p, &v) in partial[slot * inner..][..inner].iter_mut().zip(row) {
@@ -192,9 +200,8 @@ impl Slots {
 
     /// The slot of a single-axis fold that coordinate `c` belongs to.
     fn of_coordinate(&self, axis: usize, c: u32) -> usize {
-        let mut coordinates = vec![0; self.axes.len()];
-        coordinates[axis] = c;
-        self.of_coordinates(&coordinates)
+        debug_assert!(axis == 0 && self.axes.len() == 1, "a fold has one axis");
+        self.of_coordinates(&[c])
     }
 
     /// The slot that the position with these coordinates, one an axis, belongs to.
