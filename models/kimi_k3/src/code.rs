@@ -74,6 +74,18 @@ codes! {
     K0302,
     /// Prompt and new tokens are longer than the context.
     K0303,
+    /// The tensor-parallel ranks do not divide what they share.
+    K0401,
+    /// A step of as many rows as no kernel takes.
+    K0402,
+    /// A context of no position, or of more than the model has.
+    K0403,
+    /// An extent of the model that the kernels do not take.
+    K0404,
+    /// More or fewer tokens than rows of the step.
+    K0501,
+    /// What executes the plan failed.
+    K0502,
 }
 
 impl fmt::Display for Code {

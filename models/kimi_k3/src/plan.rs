@@ -16,9 +16,12 @@ mod tile;
 use kernel_abi::DType;
 use kernel_abi::plan::{BufferId, BufferRole, Plan, PlanBuilder, Promise, Region, Scalar};
 
+use crate::config::{Attention, Config};
 use crate::weights::{Piece, Recipe};
 
-pub use shape::{LayerKind, ModelShape, ShapeError};
+pub use shape::ShapeError;
+
+use shape::ModelShape;
 
 /// Positions of a page of the latent cache.
 pub const PAGE: u64 = 64;
@@ -93,7 +96,8 @@ impl DecodePlan {
     ///
     /// # Errors
     /// Ranks that do not divide what they share, rows that no kernel takes, or too long a context.
-    pub fn new(shape: &ModelShape, options: DecodeOptions) -> Result<DecodePlan, ShapeError> {
+    pub fn new(config: &Config, options: DecodeOptions) -> Result<DecodePlan, ShapeError> {
+        let shape = &ModelShape::of(config);
         shape.check(&options)?;
         let context = options.context.div_ceil(PAGE) * PAGE;
         let mut step = Step::new(shape, DecodeOptions { context, ..options });
@@ -300,8 +304,8 @@ impl<'s> Step<'s> {
             self.snapshots += 1;
         }
         let y = match self.shape.layers[layer] {
-            LayerKind::Kda => self.kda(layer, x),
-            LayerKind::Mla => self.mla(layer, x),
+            Attention::Kda => self.kda(layer, x),
+            Attention::Mla => self.mla(layer, x),
         };
         self.add(&name("p_mid"), y, !opens);
         let x = self.mix(

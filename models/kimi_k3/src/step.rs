@@ -4,13 +4,14 @@ use kernel_abi::exec::Executor;
 use kernel_abi::plan::BufferId;
 use thiserror::Error;
 
+use crate::code::Code;
 use crate::plan::HostBuffers;
 
 /// Why a step is refused or failed.
 #[derive(Debug, Error)]
 pub enum StepError<E: std::error::Error> {
     /// More or fewer tokens than rows.
-    #[error("K0401: {found} tokens for a step of {rows} rows")]
+    #[error("{found} tokens for a step of {rows} rows")]
     Rows {
         /// Tokens that were given.
         found: usize,
@@ -18,7 +19,7 @@ pub enum StepError<E: std::error::Error> {
         rows: usize,
     },
     /// An id that is not in the vocabulary.
-    #[error("K0402: token id {id} is not in the vocabulary of {vocab}")]
+    #[error("token id {id} is not in the vocabulary of {vocab}")]
     Token {
         /// The id.
         id: i32,
@@ -26,14 +27,26 @@ pub enum StepError<E: std::error::Error> {
         vocab: u64,
     },
     /// A request has no position left.
-    #[error("K0403: the context of {context} positions is full")]
+    #[error("the context of {context} positions is full")]
     ContextFull {
         /// Positions of a request.
         context: u64,
     },
     /// The executor failed.
-    #[error("K0404: {0}")]
+    #[error("{0}")]
     Executor(E),
+}
+
+impl<E: std::error::Error> StepError<E> {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            StepError::Rows { .. } => Code::K0501,
+            StepError::Token { .. } => Code::K0302,
+            StepError::ContextFull { .. } => Code::K0303,
+            StepError::Executor(_) => Code::K0502,
+        }
+    }
 }
 
 /// Requests that are decoded together, one a row; each row has its own slot and pages.

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use kernel_abi::DType;
 
+use crate::checkpoint::{Checkpoint, CheckpointError};
+
 /// A weight of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipe {
@@ -110,6 +112,35 @@ pub trait TensorSource {
         rows: u64,
         columns: u64,
     ) -> Result<&[u8], Self::Error>;
+}
+
+impl TensorSource for Checkpoint {
+    type Error = CheckpointError;
+
+    /// A vector may be longer in the file: `A_log` is padded.
+    fn matrix(
+        &self,
+        name: &str,
+        dtype: DType,
+        rows: u64,
+        columns: u64,
+    ) -> Result<&[u8], CheckpointError> {
+        let tensor = self.tensor(name)?;
+        let bytes = (rows * columns) as usize * dtype.bytes().unwrap_or(1) as usize;
+        if tensor.dtype != dtype {
+            return Err(CheckpointError::DType {
+                tensor: name.to_owned(),
+                found: tensor.dtype.to_string(),
+                expected: dtype.to_string(),
+            });
+        }
+        let whole = tensor.bytes.len() == bytes || rows == 1;
+        tensor.bytes.get(..bytes).filter(|_| whole).ok_or_else(|| CheckpointError::Shape {
+            tensor: name.to_owned(),
+            found: tensor.shape,
+            expected: format!("[{rows}, {columns}]"),
+        })
+    }
 }
 
 impl Recipe {

@@ -111,10 +111,9 @@ impl Step<'_> {
             .write("y", conv)
             .add();
 
-        let a_len = self.shape.a_log_len;
         let a_log = self.weight(name("a_log"), DType::F32, &[heads], |rank| {
             let head = rank * heads..(rank + 1) * heads;
-            Recipe::Rows(vec![Piece::columns(&tensor("A_log"), DType::F32, 1, head, a_len)])
+            Recipe::Rows(vec![Piece::columns(&tensor("A_log"), DType::F32, 1, head, all_heads)])
         });
         let dt_bias = self.weight(name("dt_bias"), DType::F32, &[heads, dim], |rank| {
             Recipe::Rows(vec![Piece::columns(&tensor("dt_bias"), DType::F32, 1, share(rank), all)])
@@ -181,7 +180,7 @@ impl Step<'_> {
         let (hidden, q_lora, latent) = (shape.hidden, shape.q_lora, shape.kv_lora);
         let (nope, rope, v_dim) = (shape.nope, shape.rope, shape.v_dim);
         let (cache_row, query) = (latent + rope, nope + rope);
-        let eps = Scalar::F32(shape.eps);
+        let eps = Scalar::F32(shape.latent_eps);
         let name = |part: &str| format!("layer{layer}.{part}");
         let tensor =
             |part: &str| format!("language_model.model.layers.{layer}.self_attn.{part}.weight");

@@ -3,78 +3,71 @@
 use thiserror::Error;
 
 use super::DecodeOptions;
+use crate::code::Code;
+use crate::config::{Attention, Config, Ffn};
 
-/// The mixer of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LayerKind {
-    /// Kimi Delta Attention: a recurrent state.
-    Kda,
-    /// Multi-head latent attention over a cache.
-    Mla,
-}
-
-/// Extents of a model; all are counts of elements or things.
+/// Extents of a model in the numbers that kernels take; all are counts of elements or things.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ModelShape {
+pub(super) struct ModelShape {
     /// Width of the residual stream.
-    pub hidden: u64,
+    pub(super) hidden: u64,
     /// Entries of the vocabulary.
-    pub vocab: u64,
+    pub(super) vocab: u64,
     /// The mixer of each layer.
-    pub layers: Vec<LayerKind>,
+    pub(super) layers: Vec<Attention>,
     /// Layers of a block of the attention residuals.
-    pub block: u64,
+    pub(super) block: u64,
     /// Leading layers with a dense MLP.
-    pub dense_layers: u64,
+    pub(super) dense_layers: u64,
     /// Inner width of the dense MLP.
-    pub dense: u64,
+    pub(super) dense: u64,
     /// KDA heads.
-    pub kda_heads: u64,
+    pub(super) kda_heads: u64,
     /// Width of a KDA head, and rank of its decay input.
-    pub kda_dim: u64,
-    /// Entries of the stored `A_log`, of which the first `kda_heads` count.
-    pub a_log_len: u64,
+    pub(super) kda_dim: u64,
     /// Lower bound of the log decay.
-    pub gate_lower: f32,
+    pub(super) gate_lower: f32,
     /// MLA heads.
-    pub heads: u64,
+    pub(super) heads: u64,
     /// Rank of the query projection.
-    pub q_lora: u64,
+    pub(super) q_lora: u64,
     /// Rank of the latent cache.
-    pub kv_lora: u64,
+    pub(super) kv_lora: u64,
     /// Width of a query head that meets the latent.
-    pub nope: u64,
+    pub(super) nope: u64,
     /// Width of the part of key and query that all heads share.
-    pub rope: u64,
+    pub(super) rope: u64,
     /// Width of a value head.
-    pub v_dim: u64,
+    pub(super) v_dim: u64,
     /// Routed experts.
-    pub experts: u64,
+    pub(super) experts: u64,
     /// Experts of a token.
-    pub top_k: u64,
+    pub(super) top_k: u64,
     /// Inner width of an expert.
-    pub expert: u64,
+    pub(super) expert: u64,
     /// Width of the latent stream of the experts.
-    pub latent: u64,
+    pub(super) latent: u64,
     /// Inner width of the shared MLP.
-    pub shared: u64,
+    pub(super) shared: u64,
     /// Factor on the routing weights.
-    pub routed_scale: f32,
+    pub(super) routed_scale: f32,
     /// `beta` of SiTU.
-    pub beta: f32,
+    pub(super) beta: f32,
     /// `linear_beta` of SiTU.
-    pub linear_beta: f32,
+    pub(super) linear_beta: f32,
     /// Epsilon of the norms.
-    pub eps: f32,
+    pub(super) eps: f32,
+    /// Epsilon of the norms of query and key latents.
+    pub(super) latent_eps: f32,
     /// Positions that the model was made for.
-    pub max_positions: u64,
+    pub(super) max_positions: u64,
 }
 
-/// Why there is no plan for a shape.
+/// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// The ranks do not divide what they share.
-    #[error("K0301: {ranks} ranks do not divide {what}, which is {value}")]
+    #[error("{ranks} ranks do not divide {what}, which is {value}")]
     Ranks {
         /// The ranks.
         ranks: u64,
@@ -84,13 +77,13 @@ pub enum ShapeError {
         value: u64,
     },
     /// No kernel takes that many rows.
-    #[error("K0302: a step of {0} rows; kernels take 1, 2, 4 or 8")]
+    #[error("a step of {0} rows; kernels take 1, 2, 4 or 8")]
     Rows(u64),
     /// A context of no position, or more than the model has.
-    #[error("K0303: a context of {0} positions; the model has 1 to {1}")]
+    #[error("a context of {0} positions; the model has 1 to {1}")]
     Context(u64, u64),
     /// An extent that the kernels do not take.
-    #[error("K0304: {what} is {value}, which must be {rule}")]
+    #[error("{what} is {value}, which must be {rule}")]
     Extent {
         /// The extent.
         what: &'static str,
@@ -101,7 +94,51 @@ pub enum ShapeError {
     },
 }
 
+impl ShapeError {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            ShapeError::Ranks { .. } => Code::K0401,
+            ShapeError::Rows(_) => Code::K0402,
+            ShapeError::Context(..) => Code::K0403,
+            ShapeError::Extent { .. } => Code::K0404,
+        }
+    }
+}
+
 impl ModelShape {
+    pub(super) fn of(config: &Config) -> ModelShape {
+        let dense = config.layers.iter().take_while(|layer| layer.ffn == Ffn::Dense).count();
+        ModelShape {
+            hidden: config.hidden as u64,
+            vocab: config.vocab as u64,
+            layers: config.layers.iter().map(|layer| layer.attention).collect(),
+            block: config.block_size as u64,
+            dense_layers: dense as u64,
+            dense: config.dense_width as u64,
+            kda_heads: config.kda.heads as u64,
+            kda_dim: config.kda.head_dim as u64,
+            gate_lower: config.kda.gate_lower_bound as f32,
+            heads: config.mla.heads as u64,
+            q_lora: config.mla.q_lora as u64,
+            kv_lora: config.mla.kv_lora as u64,
+            nope: config.mla.nope as u64,
+            rope: config.mla.rope as u64,
+            v_dim: config.mla.value as u64,
+            experts: config.moe.experts as u64,
+            top_k: config.moe.picks as u64,
+            expert: config.moe.width as u64,
+            latent: config.moe.latent as u64,
+            shared: config.moe.shared_width as u64,
+            routed_scale: config.moe.scaling as f32,
+            beta: config.situ.beta as f32,
+            linear_beta: config.situ.linear_beta as f32,
+            eps: config.norm_eps as f32,
+            latent_eps: config.latent_norm_eps as f32,
+            max_positions: config.context as u64,
+        }
+    }
+
     /// Whether there is a plan.
     pub(super) fn check(&self, options: &DecodeOptions) -> Result<(), ShapeError> {
         let ranks = options.ranks;
