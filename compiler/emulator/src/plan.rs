@@ -6,6 +6,8 @@
 
 mod collectives;
 mod instantiate;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -213,7 +215,7 @@ impl Executor for EmuExecutor {
 }
 
 fn fresh(described: &kernel_abi::plan::PlanBuffer) -> Buffer {
-    let len = described.len().expect("the plan was checked") as usize;
+    let len = described.elements().expect("the plan was checked") as usize;
     match described.role {
         BufferRole::State => {
             Buffer::filled(described.dtype, vec![0; numeric::bytes_of(described.dtype, len)])
@@ -244,9 +246,7 @@ fn launch(
             Some(ArgumentValue::Buffer { buffer, .. }) => {
                 let index = buffer.index();
                 let content = match taken.iter().find(|(other, _)| *other == index) {
-                    Some(&(_, first)) => {
-                        memory.buffer(first).expect("it was put there").clone()
-                    }
+                    Some(&(_, first)) => memory.buffer(first).expect("it was put there").clone(),
                     None => {
                         taken.push((index, id));
                         at = Some(index);

@@ -156,8 +156,7 @@ impl<'s> Step<'s> {
         let slots = plan.buffer("slots", DType::I32, &[rows], promise(rows + 1, true));
         let pages = plan.buffer("pages", DType::I32, &[rows, per_request], promise(pages, true));
         let hidden = shape.hidden;
-        let blocks =
-            plan.buffer("blocks", DType::Bf16, &[8, rows, hidden], BufferRole::Step);
+        let blocks = plan.buffer("blocks", DType::Bf16, &[8, rows, hidden], BufferRole::Step);
         let prefix = plan.buffer("embedding", DType::Bf16, &[rows, hidden], BufferRole::Step);
         Step {
             shape,
@@ -244,8 +243,7 @@ impl<'s> Step<'s> {
     fn mix(&mut self, name: &str, norm: &str, projection: &str, gamma: &str) -> BufferId {
         let (rows, hidden) = (self.options.rows, self.shape.hidden);
         let product = Recipe::Product { a: norm.to_owned(), b: projection.to_owned(), len: hidden };
-        let wnp =
-            self.weight(format!("{name}.wnp"), DType::F32, &[hidden], |_| product.clone());
+        let wnp = self.weight(format!("{name}.wnp"), DType::F32, &[hidden], |_| product.clone());
         let gamma = self.vector(gamma.to_owned(), DType::Bf16, hidden);
         let h = self.activation(format!("{name}.h"), DType::Bf16, &[rows, hidden]);
         let out = self.activation(format!("{name}.x"), DType::Bf16, &[rows, hidden]);
@@ -295,7 +293,7 @@ impl<'s> Step<'s> {
             &tensor("self_attention_res_proj"),
             &tensor("input_layernorm"),
         );
-        let opens = layer as u64 % self.shape.block == 0;
+        let opens = (layer as u64).is_multiple_of(self.shape.block);
         if opens {
             let start = self.snapshots * rows * hidden;
             let src = Region { buffer: self.prefix, start: 0, len: rows * hidden };
@@ -328,8 +326,7 @@ impl<'s> Step<'s> {
         let out = self.activation(name.to_owned(), DType::Bf16, &[rows, hidden]);
         let kernel = if keeps { "residual_add" } else { "residual_open" };
         let bindings = [("M", rows), ("H", hidden)];
-        let mut node =
-            self.plan.kernel(name, "residual.tile", kernel, &bindings).read("y", y);
+        let mut node = self.plan.kernel(name, "residual.tile", kernel, &bindings).read("y", y);
         if keeps {
             node = node.read("p", self.prefix);
         }

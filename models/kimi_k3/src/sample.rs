@@ -43,8 +43,7 @@ impl Sampling {
         if self.temperature <= 0.0 || !top.is_finite() {
             return first;
         }
-        let weight =
-            |i: usize| ((f64::from(value(i)) - top) / f64::from(self.temperature)).exp();
+        let weight = |i: usize| ((f64::from(value(i)) - top) / f64::from(self.temperature)).exp();
         let total: f64 = order.iter().map(|&i| weight(i)).sum();
         let mut kept = 0.0;
         let mut count = 0;

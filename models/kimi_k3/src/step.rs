@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::code::Code;
 use crate::plan::HostBuffers;
+use crate::weights::{Recipe, TensorSource};
 
 /// Why a step is refused or failed.
 #[derive(Debug, Error)]
@@ -49,6 +50,39 @@ impl<E: std::error::Error> StepError<E> {
     }
 }
 
+/// Makes the weights of every rank and gives them to the executor. `progress` is told how many of how many
+/// weights are done.
+///
+/// # Errors
+/// A tensor is missing or is another, or the executor does not take a weight.
+pub fn load_weights<E: Executor, S: TensorSource>(
+    executor: &mut E,
+    weights: &[(BufferId, Vec<Recipe>)],
+    source: &S,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<(), LoadError<S::Error, E::Error>> {
+    for (done, (buffer, recipes)) in weights.iter().enumerate() {
+        progress(done, weights.len());
+        for (rank, recipe) in (0..).zip(recipes) {
+            let bytes = recipe.make(source).map_err(LoadError::Tensor)?;
+            executor.write(rank, *buffer, &bytes).map_err(LoadError::Executor)?;
+        }
+    }
+    progress(weights.len(), weights.len());
+    Ok(())
+}
+
+/// Why weights cannot be loaded.
+#[derive(Debug, Error)]
+pub enum LoadError<T, E> {
+    /// A tensor of the checkpoint.
+    #[error(transparent)]
+    Tensor(T),
+    /// The executor does not take a weight.
+    #[error(transparent)]
+    Executor(E),
+}
+
 /// Requests that are decoded together, one a row; each row has its own slot and pages.
 #[derive(Debug)]
 pub struct Decoder<E: Executor> {
@@ -81,7 +115,9 @@ impl<E: Executor> Decoder<E> {
             return Err(StepError::Rows { found: ids.len(), rows });
         }
         let vocab = self.host.vocab;
-        if let Some(&id) = ids.iter().find(|&&id| u64::try_from(id).is_ok_and(|id| id >= vocab) || id < 0) {
+        if let Some(&id) =
+            ids.iter().find(|&&id| u64::try_from(id).is_ok_and(|id| id >= vocab) || id < 0)
+        {
             return Err(StepError::Token { id, vocab });
         }
         let context = self.host.options.context;
@@ -106,7 +142,8 @@ impl<E: Executor> Decoder<E> {
         let ranks = self.host.options.ranks as usize;
         let read = |buffer| self.executor.read(0, buffer).map_err(StepError::Executor);
         let (best, ids) = (read(self.host.best)?, read(self.host.best_ids)?);
-        let best: Vec<f32> = best.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let best: Vec<f32> =
+            best.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let ids: Vec<i32> = ids.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
         let of_row = |(best, ids): (&[f32], &[i32])| {
             // Ranks ascend with their ids, so a strict comparison leaves ties to the lowest id.
@@ -139,7 +176,7 @@ impl<E: Executor> Decoder<E> {
         for rank in 0..self.executor.plan().ranks {
             for &state in &self.host.states {
                 let described = &self.executor.plan().buffers[state.index()];
-                let len = described.len().unwrap_or(0) as usize;
+                let len = described.elements().unwrap_or(0) as usize;
                 let zeros = vec![0; kernel_abi::numeric::bytes_of(described.dtype, len)];
                 self.executor.write(rank, state, &zeros).map_err(StepError::Executor)?;
             }

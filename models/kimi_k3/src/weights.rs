@@ -167,9 +167,8 @@ impl Recipe {
             Recipe::Product { a, b, len } => {
                 let a = source.matrix(a, DType::Bf16, 1, *len)?;
                 let b = source.matrix(b, DType::Bf16, 1, *len)?;
-                let value = |pair: &[u8; 2]| {
-                    f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16)
-                };
+                let value =
+                    |pair: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16);
                 let (a, b) = (a.as_chunks::<2>().0, b.as_chunks::<2>().0);
                 for (a, b) in a.iter().zip(b) {
                     bytes.extend((value(a) * value(b)).to_le_bytes());

@@ -70,7 +70,7 @@ pub struct PlanBuffer {
 
 impl PlanBuffer {
     /// Number of elements; `None` where 64 bits do not hold it.
-    pub fn len(&self) -> Option<u64> {
+    pub fn elements(&self) -> Option<u64> {
         self.shape.iter().try_fold(1u64, |n, &e| n.checked_mul(e))
     }
 }

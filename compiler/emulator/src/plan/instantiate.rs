@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kernel_abi::plan::{
-    ContractSpec, ExtentSpec, KernelKey, ParamSpec, Signature, UpperBound,
-};
+use kernel_abi::plan::{ContractSpec, ExtentSpec, KernelKey, ParamSpec, Signature, UpperBound};
 use kernel_dsl::diag::Diagnostic;
 use kernel_dsl::diag::render::{self, Look};
 use kernel_dsl::source::SourceMap;

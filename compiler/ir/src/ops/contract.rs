@@ -113,11 +113,12 @@ pub fn contract(
         slot_of: &slot_of,
         local,
         running: acc.map(|acc| acc.slice::<u32>()),
+        inner: inner_strides(&spec.out, &a_axes, &b_axes),
     };
     out.reset(kernel_abi::DType::F32);
     let out = out.vec_mut::<u32>();
     out.reserve(free.len());
-    math::with_simd(|| chains.run(&inner_strides(&spec.out, &a_axes, &b_axes), out));
+    math::with_simd(Appending(&chains, out));
     Ok(free.len() as u64 * sum.len() as u64)
 }
 
@@ -141,13 +142,24 @@ struct Chains<'a> {
     slot_of: &'a [usize],
     local: bool,
     running: Option<&'a [u32]>,
+    /// The last axis of the result: extent and strides in both operands.
+    inner: (usize, usize, usize),
+}
+
+/// Appends every output.
+struct Appending<'a, 'c>(&'a Chains<'c>, &'a mut Vec<u32>);
+
+impl math::Loop for Appending<'_, '_> {
+    #[inline(always)]
+    fn run(self) {
+        self.0.append(self.1);
+    }
 }
 
 impl Chains<'_> {
-    /// Appends every output. `inner` is the last axis of the result: extent and strides in both operands.
     #[inline(always)]
-    fn run(&self, inner: &(usize, usize, usize), out: &mut Vec<u32>) {
-        match *inner {
+    fn append(&self, out: &mut Vec<u32>) {
+        match self.inner {
             (width, 1, 1) if width > 1 => self.rows(width, out, |f, acc, a, b| {
                 let (x, y) = (&self.a[a..a + width], &self.b[b..b + width]);
                 for ((acc, &x), &y) in acc.iter_mut().zip(x).zip(y) {

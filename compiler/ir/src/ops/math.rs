@@ -106,10 +106,24 @@ pub fn max(a: f32, b: f32) -> f32 {
     canonical(if a_wins { a } else { b })
 }
 
-/// Runs `f` compiled for the vector instructions of this machine; results do not depend on them.
-#[inline]
-pub fn with_simd<R>(f: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(f)
+/// A loop that is compiled for the vector instructions of this machine by [`with_simd`].
+pub(super) trait Loop {
+    /// Runs it; `#[inline(always)]`, or it is compiled without them.
+    fn run(self);
+}
+
+/// Runs a loop with the vector instructions of this machine; results do not depend on them.
+pub(super) fn with_simd<L: Loop>(work: L) {
+    struct Call<L>(L);
+    impl<L: Loop> pulp::NullaryFnOnce for Call<L> {
+        type Output = ();
+
+        #[inline(always)]
+        fn call(self) {
+            self.0.run();
+        }
+    }
+    pulp::Arch::new().dispatch(Call(work));
 }
 
 /// `a * b + c` with one rounding.
@@ -120,11 +134,16 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
 
 /// `acc[i] = fma(a[i], b[i], acc[i])` for every element of `acc`; the operands are at least as long.
 pub fn fma_into(a: &[f32], b: &[f32], acc: &mut [f32]) {
-    with_simd(|| {
-        for ((acc, &a), &b) in acc.iter_mut().zip(a).zip(b) {
-            *acc = canonical(a.mul_add(b, *acc));
+    struct Fma<'a>(&'a [f32], &'a [f32], &'a mut [f32]);
+    impl Loop for Fma<'_> {
+        #[inline(always)]
+        fn run(self) {
+            for ((acc, &a), &b) in self.2.iter_mut().zip(self.0).zip(self.1) {
+                *acc = canonical(a.mul_add(b, *acc));
+            }
         }
-    });
+    }
+    with_simd(Fma(a, b, acc));
 }
 
 /// The fused product and sum by way of f64, and whether two roundings may have gone wrong: the

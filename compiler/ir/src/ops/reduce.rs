@@ -219,6 +219,7 @@ impl Slots {
 
     /// Folds lanes by the butterfly, then warps in order, for `width` outputs side by side; the result is
     /// in the first `width` values.
+    #[inline(always)]
     pub(super) fn combine<T: Copy>(&self, partial: &mut [T], width: usize, f: impl Fn(T, T) -> T) {
         for w in 0..self.warps.len() {
             // After the step with distance d, slots that differ below 2d hold the same value, so one of them

@@ -54,12 +54,12 @@ impl Step<'_> {
 
     pub(super) fn kda(&mut self, layer: usize, x: BufferId) -> BufferId {
         let (rows, ranks) = (self.options.rows, self.options.ranks);
-        let (all_heads, dim, hidden) = (self.shape.kda_heads, self.shape.kda_dim, self.shape.hidden);
+        let (all_heads, dim, hidden) =
+            (self.shape.kda_heads, self.shape.kda_dim, self.shape.hidden);
         let heads = all_heads / ranks;
         let (width, all) = (heads * dim, all_heads * dim);
         let name = |part: &str| format!("layer{layer}.{part}");
-        let tensor =
-            |part: &str| format!("language_model.model.layers.{layer}.self_attn.{part}");
+        let tensor = |part: &str| format!("language_model.model.layers.{layer}.self_attn.{part}");
         let proj = self.in_proj(layer, x, |rank| {
             let share = rank * width..(rank + 1) * width;
             let head = rank * heads..(rank + 1) * heads;
@@ -210,12 +210,11 @@ impl Step<'_> {
             .scalar("eps", eps)
             .add();
 
-        let q_b =
-            self.weight(name("q_b.weight"), DType::Bf16, &[heads * query, q_lora], |rank| {
-                let share = rank * heads * query..(rank + 1) * heads * query;
-                let all = shape.heads * query;
-                Recipe::Rows(vec![Piece::rows(&tensor("q_b_proj"), DType::Bf16, share, all, q_lora)])
-            });
+        let q_b = self.weight(name("q_b.weight"), DType::Bf16, &[heads * query, q_lora], |rank| {
+            let share = rank * heads * query..(rank + 1) * heads * query;
+            let all = shape.heads * query;
+            Recipe::Rows(vec![Piece::rows(&tensor("q_b_proj"), DType::Bf16, share, all, q_lora)])
+        });
         let c_q = Columns { buffer: c_q, width: q_lora, start: 0 };
         let q = self.gemv(&name("q"), q_b, c_q, heads * query, q_lora, DType::Bf16);
 
@@ -225,19 +224,15 @@ impl Step<'_> {
             let head = move |h: u64| (rank * heads + h) * (nope + v_dim) + first;
             let name = tensor("kv_b_proj");
             (0..heads)
-                .map(|h| {
-                    Piece::rows(&name, DType::Bf16, head(h)..head(h) + count, kv_rows, latent)
-                })
+                .map(|h| Piece::rows(&name, DType::Bf16, head(h)..head(h) + count, kv_rows, latent))
                 .collect::<Vec<Piece>>()
         };
-        let wuk =
-            self.weight(name("wuk"), DType::Bf16, &[heads, latent, nope], |rank| {
-                Recipe::Transposed(kv_b(rank, 0, nope))
-            });
-        let wuv =
-            self.weight(name("wuv"), DType::Bf16, &[heads, v_dim, latent], |rank| {
-                Recipe::Rows(kv_b(rank, nope, v_dim))
-            });
+        let wuk = self.weight(name("wuk"), DType::Bf16, &[heads, latent, nope], |rank| {
+            Recipe::Transposed(kv_b(rank, 0, nope))
+        });
+        let wuv = self.weight(name("wuv"), DType::Bf16, &[heads, v_dim, latent], |rank| {
+            Recipe::Rows(kv_b(rank, nope, v_dim))
+        });
         let absorbed = self.activation(name("q_absorbed"), DType::Bf16, &[rows, heads, cache_row]);
         self.plan
             .kernel(

@@ -31,12 +31,7 @@ impl Step<'_> {
         let both = self.gemv(&format!("{name}.gate_up"), w, x, 2 * width, hidden, DType::Bf16);
         let act = self.activation(format!("{name}.act"), DType::Bf16, &[rows, width]);
         self.plan
-            .kernel(
-                format!("{name}.situ"),
-                "situ.tile",
-                "situ_gate",
-                &[("M", rows), ("I", width)],
-            )
+            .kernel(format!("{name}.situ"), "situ.tile", "situ_gate", &[("M", rows), ("I", width)])
             .read("gate_up", both)
             .write("y", act)
             .scalar("beta", Scalar::F32(self.shape.beta))
@@ -50,11 +45,10 @@ impl Step<'_> {
         let hidden = self.shape.hidden;
         let width = all / self.options.ranks;
         let tensor = format!("{tensor}.down_proj.weight");
-        let w =
-            self.weight(format!("{name}.down.weight"), DType::Bf16, &[hidden, width], |rank| {
-                let columns = rank * width..(rank + 1) * width;
-                Recipe::Rows(vec![Piece::columns(&tensor, DType::Bf16, hidden, columns, all)])
-            });
+        let w = self.weight(format!("{name}.down.weight"), DType::Bf16, &[hidden, width], |rank| {
+            let columns = rank * width..(rank + 1) * width;
+            Recipe::Rows(vec![Piece::columns(&tensor, DType::Bf16, hidden, columns, all)])
+        });
         let act = Columns { buffer: act, width, start: 0 };
         self.gemv(&format!("{name}.down"), w, act, hidden, width, DType::F32)
     }
@@ -190,9 +184,8 @@ impl Step<'_> {
         let (latent, all) = (self.shape.latent, self.shape.expert);
         let width = all / ranks;
         let name = |part: &str| format!("layer{layer}.{part}");
-        let part_of = |expert: u64, w: &str, part: &str| {
-            format!("{tensor}.experts.{expert}.{w}.{part}")
-        };
+        let part_of =
+            |expert: u64, w: &str, part: &str| format!("{tensor}.experts.{expert}.{w}.{part}");
         // Bytes of a packed row: two codes each; one scale a group.
         let gate_up = |rank: u64, part: &str, columns: u64| {
             let share = rank * width..(rank + 1) * width;
@@ -211,12 +204,9 @@ impl Step<'_> {
             });
             Recipe::Rows(pieces.collect())
         };
-        let w13 = self.weight(
-            name("w13"),
-            DType::E2m1,
-            &[experts, 2, width, latent],
-            |rank| gate_up(rank, "weight_packed", latent / 2),
-        );
+        let w13 = self.weight(name("w13"), DType::E2m1, &[experts, 2, width, latent], |rank| {
+            gate_up(rank, "weight_packed", latent / 2)
+        });
         let s13 = self.weight(
             name("w13.scale"),
             DType::Ue8m0,
@@ -232,8 +222,7 @@ impl Step<'_> {
             &[experts, latent, width / GROUP],
             |rank| down(rank, "weight_scale", GROUP),
         );
-        let bindings =
-            [("M", rows), ("K", top_k), ("E", experts), ("I", width), ("Z", latent)];
+        let bindings = [("M", rows), ("K", top_k), ("E", experts), ("I", width), ("Z", latent)];
         let picks = rows * top_k;
         let act = self.activation(name("expert_act"), DType::Bf16, &[picks, width]);
         self.plan

@@ -143,7 +143,11 @@ impl ModelShape {
     pub(super) fn check(&self, options: &DecodeOptions) -> Result<(), ShapeError> {
         let ranks = options.ranks;
         if ranks == 0 || ranks > 16 {
-            return Err(ShapeError::Extent { what: "the number of ranks", value: ranks, rule: "1 to 16" });
+            return Err(ShapeError::Extent {
+                what: "the number of ranks",
+                value: ranks,
+                rule: "1 to 16",
+            });
         }
         if !matches!(options.rows, 1 | 2 | 4 | 8) {
             return Err(ShapeError::Rows(options.rows));
@@ -165,15 +169,15 @@ impl ModelShape {
             }
         }
         // A rank holds whole groups of 32 columns of every expert.
-        if self.expert % (32 * ranks) != 0 {
+        if !self.expert.is_multiple_of(32 * ranks) {
             let what = "the width of an expert in groups of 32";
             return Err(ShapeError::Ranks { ranks, what, value: self.expert / 32 });
         }
         let snapshots = (self.layers.len() as u64).div_ceil(self.block.max(1));
         let limits = [
-            ("the hidden width", self.hidden, self.hidden % 256 == 0, "a multiple of 256"),
+            ("the hidden width", self.hidden, self.hidden.is_multiple_of(256), "a multiple of 256"),
             ("the number of blocks", snapshots, snapshots <= 8 && self.block > 0, "1 to 8"),
-            ("the latent width", self.latent, self.latent % 32 == 0, "a multiple of 32"),
+            ("the latent width", self.latent, self.latent.is_multiple_of(32), "a multiple of 32"),
         ];
         for (what, value, fits, rule) in limits {
             if !fits {

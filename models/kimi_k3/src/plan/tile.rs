@@ -19,7 +19,7 @@ const STEP_ELEMENTS: u64 = 8 * 512;
 pub(super) fn gemv(m: u64, n: u64, k: u64) -> GemvTile {
     let step = largest_dividing(k, &[512, 256, 128, 64, 32, 16]);
     let most = (STEP_ELEMENTS / step).min(if m > 4 { 4 } else { 16 });
-    let rows = [16, 8, 4, 2, 1].into_iter().find(|rows| *rows <= most && n % rows == 0);
+    let rows = [16, 8, 4, 2, 1].into_iter().find(|rows| *rows <= most && n.is_multiple_of(*rows));
     GemvTile { rows: rows.unwrap_or(1), step, ahead: (k / step).clamp(1, 4) }
 }
 
@@ -31,7 +31,7 @@ pub(super) fn argmax_block(v: u64) -> u64 {
 /// The first of `sizes` that divides `n`; the last one if none does.
 fn largest_dividing(n: u64, sizes: &[u64]) -> u64 {
     let last = sizes[sizes.len() - 1];
-    sizes.iter().copied().find(|size| n % size == 0).unwrap_or(last)
+    sizes.iter().copied().find(|size| n.is_multiple_of(*size)).unwrap_or(last)
 }
 
 #[cfg(test)]

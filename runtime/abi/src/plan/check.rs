@@ -68,8 +68,7 @@ impl Plan {
         self,
         signatures: BTreeMap<KernelKey, Signature>,
     ) -> Result<CheckedPlan, Vec<PlanError>> {
-        let mut checker =
-            Checker { plan: &self, signatures: &signatures, errors: Vec::new() };
+        let mut checker = Checker { plan: &self, signatures: &signatures, errors: Vec::new() };
         checker.structure();
         if checker.errors.is_empty() {
             let accesses = checker.accesses();
@@ -124,7 +123,7 @@ impl<'p> Checker<'p> {
                 let message = format!("two buffers are called `{}`", buffer.name);
                 self.error(PlanCode::Structure, "plan", message);
             }
-            if buffer.len().is_none() {
+            if buffer.elements().is_none() {
                 let message = format!("`{}` has too many elements", buffer.name);
                 self.error(PlanCode::Structure, "plan", message);
             }
@@ -142,7 +141,7 @@ impl<'p> Checker<'p> {
             let inside = |region: &Region| {
                 known(region.buffer)
                     && region.start.checked_add(region.len).is_some_and(|end| {
-                        self.buffer(region.buffer).len().is_some_and(|len| end <= len)
+                        self.buffer(region.buffer).elements().is_some_and(|len| end <= len)
                     })
             };
             let ok = match &node.op {
@@ -172,7 +171,10 @@ impl<'p> Checker<'p> {
                 }
                 NodeOp::AllReduce { src, dst } => {
                     let (from, to) = (self.buffer(*src), self.buffer(*dst));
-                    if from.dtype != to.dtype || from.len() != to.len() || !is_summed(from.dtype) {
+                    if from.dtype != to.dtype
+                        || from.elements() != to.elements()
+                        || !is_summed(from.dtype)
+                    {
                         let message = format!(
                             "a sum of `{}` into `{}`: both must be f32, f16 or bf16 of one size",
                             from.name, to.name
@@ -225,7 +227,7 @@ impl<'p> Checker<'p> {
     }
 
     fn whole(&self, node: usize, buffer: BufferId, reads: bool, touches: &mut Vec<Touch>) {
-        let end = self.buffer(buffer).len().unwrap_or(0);
+        let end = self.buffer(buffer).elements().unwrap_or(0);
         touches.push(Touch {
             node,
             buffer,
@@ -241,7 +243,7 @@ impl<'p> Checker<'p> {
     /// `part` has `rows` rows of a size, `all` as many of `ranks` times the size.
     fn rows(&mut self, node: &Node, part: BufferId, all: BufferId, rows: u64) {
         let (p, a) = (self.buffer(part), self.buffer(all));
-        let sizes = p.len().zip(a.len()).filter(|(p, a)| {
+        let sizes = p.elements().zip(a.elements()).filter(|(p, a)| {
             rows > 0
                 && p % rows == 0
                 && p.checked_mul(u64::from(self.plan.ranks)) == Some(*a)
@@ -349,7 +351,7 @@ impl<'p> Checker<'p> {
             };
             wanted = wanted.zip(extent).and_then(|(n, e)| n.checked_mul(e));
         }
-        let len = buffer.len().unwrap_or(0);
+        let len = buffer.elements().unwrap_or(0);
         if param.access == Access::Scalar || buffer.dtype != param.dtype || wanted != Some(len) {
             let wanted = wanted.map_or("an unknown number of".to_owned(), |n| n.to_string());
             let message = format!(
@@ -411,7 +413,9 @@ impl<'p> Checker<'p> {
         if touch.reads && buffer.role == BufferRole::Step {
             let mut written = Ranges::default();
             for other in all {
-                if other.writes && other.node != touch.node && order.is_before(other.node, touch.node)
+                if other.writes
+                    && other.node != touch.node
+                    && order.is_before(other.node, touch.node)
                 {
                     written.add(other.start, other.end);
                 }
