@@ -53,9 +53,10 @@ impl Sample {
         shape: &[u32],
     ) -> ParamId {
         let shape = shape.iter().map(|&e| Extent::Const(e)).collect();
-        let (settled, contract, span) = (false, None, span(900));
+        let (settled, scaled, contract, span) = (false, None, None, span(900));
         let name = name.into();
-        self.kernel.params.push(Param { name, access, settled, dtype, shape, contract, span })
+        let param = Param { name, access, settled, dtype, shape, scaled, contract, span };
+        self.kernel.params.push(param)
     }
 
     pub(crate) fn input(&mut self, name: &str, dtype: DType, shape: &[u32]) -> ParamId {

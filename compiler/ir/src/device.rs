@@ -403,7 +403,7 @@ pub enum Place {
 pub struct Vector {
     /// First element of the operation that it covers.
     pub first: u32,
-    /// Number of elements: 1, 2, 4, 8 or 16; at most 16 bytes, and the address is a multiple of its size.
+    /// Number of elements, a power of two: whole bytes, at most 16, and the address is a multiple of its size.
     pub len: u32,
     /// Register with the run-time part of the offset (i32 or i64), if any: fragment and element.
     pub offset: Option<(FragId, u32)>,

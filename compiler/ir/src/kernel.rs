@@ -122,6 +122,8 @@ pub struct Param {
     pub dtype: DType,
     /// Extents, outermost first; empty for a scalar. The memory layout is row-major.
     pub shape: Vec<Extent>,
+    /// `scaled_by(s, group = n)`: where the scales of its elements are.
+    pub scaled: Option<Scaled>,
     /// What the author promises about the values: `in lo..hi`.
     pub contract: Option<Contract>,
     /// Where it is declared.
@@ -137,6 +139,15 @@ impl Param {
             Extent::Scalar(_) => None,
         })
     }
+}
+
+/// The scales of a buffer: one for `group` neighbours along its last axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaled {
+    /// The buffer of scales: the same extents, the last one divided by `group`.
+    pub by: ParamId,
+    /// Elements that share a scale; a power of two.
+    pub group: u32,
 }
 
 /// An extent of a buffer; only the outermost may be a run-time scalar.

@@ -27,6 +27,7 @@ mod mistakes;
 mod moves;
 mod not_built;
 mod operands;
+mod packed;
 mod pieces;
 mod program;
 mod report;

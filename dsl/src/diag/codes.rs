@@ -100,6 +100,7 @@ codes! {
     E0402 "absent elements without a value" "fails:\n    let v = load x[i .. + 8 until n];\nwrite:\n    let v = load x[i .. + 8 until n] else 0.0;";
     E0403 "contract that cannot hold" "fails:\n    input ids : gmem i32[M] in 8..0\nThe interval of a contract must not be empty.";
     E0404 "store that may write an element twice" "fails:\n    store v -> y[load to];           // two entries of `to` may be equal\nwrite:\n    input to : gmem i32[M] in 0..N distinct\nThe entries of an index tile that a store uses are distinct: `iota`, data declared `distinct`, the running count `select(c, scan.add(i32(c), axis = 0, exclusive), -1)`. What only the author knows is waived, `// allow E0404: why`, and is then listed as trusted; the emulator reports two entries that meet.";
+    E0405 "slice of a packed buffer that parts a group" "fails:\n    static w : gmem e2m1[N, K] scaled_by(s, group = 32), static s : gmem ue8m0[N, K / 32],\n    let v = load w[n, i * 8 .. + 8];\nwrite:\n    let v = load w[n, i * 32 .. + 32];\nThe elements of a group share a scale, and two elements of e2m1 share a byte. So a slice starts at a multiple of the group and takes a multiple of it; both are proved.";
 
     // Targets and resources.
     E0501 "unknown target" "Known targets are listed by `kernelc doctor`.";

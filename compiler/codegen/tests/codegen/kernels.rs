@@ -56,6 +56,7 @@ impl KernelBuilder {
             settled: false,
             dtype,
             shape,
+            scaled: None,
             contract: None,
             span: Span::default(),
         })

@@ -30,8 +30,10 @@ impl Builder<'_> {
                 },
             })
         });
-        let bytes = elements.and_then(|n| n.checked_mul(u64::from(declared.dtype.bits())));
-        match bytes {
+        // packed elements are more than the bytes that they take
+        let bits = u64::from(declared.dtype.bits().max(8));
+        let bits = elements.and_then(|n| n.checked_mul(bits));
+        match bits {
             Some(bits) if bits / 8 < SMALL_BUFFER_BYTES => DType::I32,
             Some(_) | None => DType::I64,
         }
@@ -195,13 +197,13 @@ impl Expander<'_> {
         cache: CachePolicy,
     ) -> Result<FragId, Diagnostic> {
         let dtype = self.kernel.params[access.param].dtype;
-        packed(dtype, access)?;
         let cells = self.cells(access, distribution)?;
         let offsets = self.b.offset_dtype(access.param);
         let other_frag = other.map(|value| self.frag(value));
         let place = Place::Global(access.param);
         let (dst, cut) =
             self.load_cells(&cells, dtype, place, offsets, other_frag, cache, Pred::Always);
+        whole_bytes(dtype, &cut, access)?;
         if dtype.is_int()
             && other.is_none()
             && let Some(contract) = self.kernel.params[access.param].contract
@@ -249,7 +251,6 @@ impl Expander<'_> {
         cache: CachePolicy,
     ) -> Result<(), Diagnostic> {
         let dtype = self.kernel.params[access.param].dtype;
-        packed(dtype, access)?;
         let src = self.frag(value);
         let kernel = self.kernel;
         let distribution = &kernel.values[value].distribution;
@@ -258,6 +259,7 @@ impl Expander<'_> {
         let offsets = self.b.offset_dtype(access.param);
         let place = Place::Global(access.param);
         let cut = self.store_cells(src, &cells, dtype, place, offsets, cache, extra);
+        whole_bytes(dtype, &cut, access)?;
         self.note_access(access, dtype, distribution, &cut, true);
         Ok(())
     }
@@ -293,11 +295,12 @@ fn too_far(access: &TileAccess) -> Diagnostic {
         .label(access.span, "extents and strides multiply to more than any buffer has")
 }
 
-/// Packed elements have no address of their own.
-fn packed(dtype: DType, access: &TileAccess) -> Result<(), Diagnostic> {
-    if dtype.bytes().is_some() {
+/// Elements that share a byte are moved together.
+fn whole_bytes(dtype: DType, cut: &Cut, access: &TileAccess) -> Result<(), Diagnostic> {
+    if cut.pieces.iter().all(|&(_, len)| (len as u32 * dtype.bits()).is_multiple_of(8)) {
         return Ok(());
     }
-    Err(Diagnostic::error(Code::E0600, format!("loads and stores of {dtype} are not supported"))
-        .label(access.span, "two elements share a byte"))
+    Err(Diagnostic::error(Code::E0310, format!("a thread would move single elements of {dtype}"))
+        .label(access.span, "two elements share a byte")
+        .help("let vectors run along the last axis, over at least two elements"))
 }

@@ -107,9 +107,10 @@ impl Expander<'_> {
 
     /// True where every run of the tile provably starts on a line.
     fn starts_on_lines(&mut self, access: &TileAccess, rows: &Distribution, lines: &Lines) -> bool {
-        let bytes = u64::from(self.kernel.params[access.param].dtype.bytes().unwrap_or(1));
-        let on_line =
-            |multiple: u64| power_of_two(multiple).saturating_mul(bytes) >= u64::from(LINE_BYTES);
+        let bits = u64::from(self.kernel.params[access.param].dtype.bits());
+        let on_line = |multiple: u64| {
+            power_of_two(multiple).saturating_mul(bits) >= u64::from(LINE_BYTES) * 8
+        };
         let first = self.line_cells(access, rows, lines, &Linear::default(), 0);
         let start = first.iter().all(|cell| on_line(self.b.multiple(&cell.offset)));
         let along = lines.along.map(|(axis, ..)| axis);
@@ -133,11 +134,11 @@ impl Expander<'_> {
 
     fn lines(&mut self, access: &TileAccess, rows: &Distribution) -> Lines {
         let axes = tile_axes(access);
-        let bytes = self.kernel.params[access.param].dtype.bytes().unwrap_or(1);
+        let bits = self.kernel.params[access.param].dtype.bits();
         let mut extents: Vec<u64> =
             axes.iter().map(|axis| if axis.is_gathered { 1 } else { axis.len.into() }).collect();
         let along = contiguous_axis(&axes).map(|axis| {
-            let step = (LINE_BYTES / bytes).min(axes[axis].run).max(1);
+            let step = (LINE_BYTES * 8 / bits).min(axes[axis].run).max(1);
             extents[axis] = u64::from(axes[axis].len.div_ceil(step));
             (axis, i64::from(step), i64::from(axes[axis].len) - 1)
         });
@@ -294,8 +295,7 @@ impl Expander<'_> {
         end: ValueId,
         evict: Option<Evict>,
     ) {
-        let bytes = self.kernel.params[param].dtype.bytes().unwrap_or(1);
-        let step = i64::from((LINE_BYTES / bytes).max(1));
+        let step = i64::from(LINE_BYTES * 8 / self.kernel.params[param].dtype.bits());
         let (from, to) = (self.integer(start), self.integer(end));
         let b = &mut self.b;
         let wide = DType::I64;

@@ -59,6 +59,7 @@ impl Sample {
             settled: false,
             dtype,
             shape: shape.iter().map(|&e| Extent::Const(e)).collect(),
+            scaled: None,
             contract: None,
             span,
         })

@@ -60,7 +60,7 @@ impl Builder<'_> {
     }
 
     fn pieces(&self, cells: &[Cell], order: &[usize], dtype: DType) -> Vec<(usize, usize)> {
-        let widest = (VECTOR_BYTES / dtype.bytes().unwrap_or(VECTOR_BYTES)).max(1) as usize;
+        let widest = (VECTOR_BYTES * 8 / dtype.bits()) as usize;
         let mut pieces = Vec::new();
         let mut at = 0;
         while at < order.len() {

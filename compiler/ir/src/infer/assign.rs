@@ -8,7 +8,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::access::{by_stride, contiguous_axis, contiguous_chain, tile_axes};
@@ -28,7 +27,7 @@ pub(super) fn maps(
         kernel,
         classes,
         neighbours: classes.neighbours(kernel),
-        vector_bytes: narrowest_elements(kernel, classes),
+        vector_bits: narrowest_elements(kernel, classes),
         maps: vec![None; classes.count()],
         findings: Vec::new(),
     };
@@ -77,24 +76,19 @@ fn candidates<'k>(kernel: &'k Kernel, classes: &Classes) -> Vec<Candidate<'k>> {
     candidates.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// For each class the bytes of the narrowest element that lies along it in memory.
+/// For each class the bits of the narrowest element that lies along it in memory.
 fn narrowest_elements(kernel: &Kernel, classes: &Classes) -> BTreeMap<usize, u32> {
     let mut narrowest = BTreeMap::new();
     for used in &classes.memory {
-        let bytes = element_bytes(kernel.params[used.access.param].dtype);
+        let bits = kernel.params[used.access.param].dtype.bits();
         if let Some(axis) = contiguous_axis(&tile_axes(&used.access))
             && let Some(class) = classes.class(Tile::Value(used.value), axis)
         {
-            let entry = narrowest.entry(class).or_insert(bytes);
-            *entry = bytes.min(*entry);
+            let entry = narrowest.entry(class).or_insert(bits);
+            *entry = bits.min(*entry);
         }
     }
     narrowest
-}
-
-/// Bytes of an element; packed ones count as one.
-fn element_bytes(dtype: DType) -> u32 {
-    dtype.bytes().unwrap_or(1)
 }
 
 /// The state of one axis while its map is made.
@@ -118,7 +112,7 @@ struct Assigner<'a> {
     kernel: &'a Kernel,
     classes: &'a Classes,
     neighbours: Vec<Vec<usize>>,
-    vector_bytes: BTreeMap<usize, u32>,
+    vector_bits: BTreeMap<usize, u32>,
     maps: Vec<Option<AxisMap>>,
     findings: Vec<Diagnostic>,
 }
@@ -175,9 +169,9 @@ impl Assigner<'_> {
         drafts: &mut BTreeMap<usize, Draft>,
     ) {
         let named = candidate.spread.map_or(&[][..], |spread| &spread.vec);
-        let bytes = self.element_bytes(candidate, classes);
+        let most = (VECTOR_BYTES * 8 / self.element_bits(candidate, classes)).max(1);
         if named.is_empty() {
-            let mut left = (VECTOR_BYTES / bytes).max(1);
+            let mut left = most;
             for axis in &candidate.contiguous {
                 let Some(draft) = drafts.get_mut(axis) else { return };
                 let width = left.min(1 << draft.left.trailing_zeros());
@@ -199,23 +193,23 @@ impl Assigner<'_> {
                     self.misfit(candidate, "vector elements", factor, left);
                     continue;
                 }
-                None => (VECTOR_BYTES / bytes).max(1).min(1 << left.trailing_zeros()),
+                None => most.min(1 << left.trailing_zeros()),
             };
             draft.vec = width;
             draft.left /= width;
         }
     }
 
-    /// Bytes of the elements that vectors count: of the narrowest in memory along the contiguous axis, else of a
+    /// Bits of the elements that vectors count: of the narrowest in memory along the contiguous axis, else of a
     /// register.
-    fn element_bytes(&self, candidate: &Candidate<'_>, classes: &[Option<usize>]) -> u32 {
+    fn element_bits(&self, candidate: &Candidate<'_>, classes: &[Option<usize>]) -> u32 {
         let dtype = match candidate.tile {
             Tile::Value(id) => self.kernel.values[id].dtype,
             Tile::Var(id) => self.kernel.vars[id].dtype,
         };
         let class = candidate.contiguous.first().and_then(|&axis| classes[axis]);
-        let in_memory = class.and_then(|class| self.vector_bytes.get(&class).copied());
-        in_memory.unwrap_or(element_bytes(dtype).max(4))
+        let in_memory = class.and_then(|class| self.vector_bits.get(&class).copied());
+        in_memory.unwrap_or(dtype.bits().max(32))
     }
 
     /// Lanes and warps along the axes that the author named.

@@ -1,5 +1,6 @@
 //! What a distribution may not cost: large loads in small pieces, and too many registers.
 
+use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::MAX_TILE_REGISTERS;
@@ -69,14 +70,18 @@ fn registers(kernel: &Kernel, tile: Tile, findings: &mut Vec<Diagnostic>) {
 fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
     let value = &kernel.values[used.value];
     let dtype = kernel.params[used.access.param].dtype;
+    // One scale goes with 16 bytes of elements, so it comes alone by nature.
+    if dtype == DType::Ue8m0 {
+        return;
+    }
     let bytes = element_count(&value.shape).saturating_mul(u64::from(dtype.bits())) / 8;
     if bytes < MIN_PIECE_BYTES * u64::from(kernel.launch.threads()) {
         return;
     }
     let axes = tile_axes(&used.access);
     let thread = contiguous_bytes(&axes, &value.distribution, dtype);
-    let size = dtype.bytes().unwrap_or(1);
-    let possible = u64::from(widest_vector(&axes, VECTOR_BYTES / size) * size);
+    let bits = dtype.bits();
+    let possible = u64::from(widest_vector(&axes, VECTOR_BYTES * 8 / bits) * bits / 8);
     if thread >= MIN_PIECE_BYTES.min(possible) {
         return;
     }

@@ -75,8 +75,15 @@ pub fn elements(x: &Elements, to: DType, out: &mut Elements) {
         (DType::I32, DType::F32) => map(x, out, |w: u32| (w as i32 as f32).to_bits()),
         (DType::F32, DType::I32) => map(x, out, |w| f32::from_bits(w) as i32 as u32),
         (from, to) if from == to => out.extend_from(x, 0..x.len()),
+        (DType::E2m1 | DType::E4m3 | DType::E5m2 | DType::Ue8m0, to) => by_table(x, to, out),
         (from, to) => *out = Elements::from_codes(to, x.codes().map(|c| code(from, to, c))),
     }
+}
+
+/// A type of 8 bits and less has few codes: each is converted once.
+fn by_table(x: &Elements, to: DType, out: &mut Elements) {
+    let table = Elements::from_codes(to, (0..256).map(|c| code(x.dtype(), to, c)));
+    out.gather(&table, x.slice::<u8>().iter().map(|&c| usize::from(c)));
 }
 
 fn map<A: Word, B: Word>(x: &Elements, out: &mut Elements, f: impl Fn(A) -> B) {

@@ -167,7 +167,10 @@ pub fn select(cond: DType, a: DType, b: DType) -> Result<DType, Refusal> {
             Some("compare: `x != 0`".into()),
         ));
     }
-    same("`select`", a, b)
+    match same("`select`", a, b)? {
+        DType::E2m1 => Err(refuse("`select`", "no packed elements", DType::E2m1)),
+        dtype => Ok(dtype),
+    }
 }
 
 /// The type of `fma(a, b, c)`: f32.
@@ -180,9 +183,14 @@ pub fn fma(a: DType, b: DType, c: DType) -> Result<DType, Refusal> {
 
 /// The type of a conversion from `from` to `to`: `to`.
 pub fn convert(from: DType, to: DType) -> Result<DType, Refusal> {
-    let packed = [from, to].into_iter().find(|&d| class(d) == Class::Packed);
-    if let Some(dtype) = packed.filter(|_| from != to) {
-        return Err(Refusal::not_built(format!("conversions from and to {dtype}")));
+    if to == DType::E2m1 && from != to {
+        return Err(Refusal::not_built("conversions to e2m1".into()));
+    }
+    if class(to) == Class::Packed && !from.is_float() {
+        return Err(Refusal::wrong(
+            format!("{from} does not convert to {to}"),
+            Some(format!("round to f32 first: `{to}(f32(x))`")),
+        ));
     }
     if to == DType::Bool && from != DType::Bool {
         return Err(Refusal::wrong(
@@ -273,7 +281,9 @@ mod tests {
         assert!(compare(CompareOp::Lt, DType::Bool, DType::Bool).is_err());
         assert!(convert(DType::F32, DType::Bool).is_err());
         assert_eq!(convert(DType::Bool, DType::F32), Ok(DType::F32));
-        assert_eq!(convert(DType::E4m3, DType::F32).unwrap_err().kind, RefusalKind::NotBuilt);
+        assert_eq!(convert(DType::E4m3, DType::F32), Ok(DType::F32));
+        assert_eq!(convert(DType::F32, DType::E2m1).unwrap_err().kind, RefusalKind::NotBuilt);
+        assert_eq!(convert(DType::I32, DType::E4m3).unwrap_err().kind, RefusalKind::Wrong);
         assert_eq!(reduce(ReduceOp::Max, DType::I64).unwrap_err().kind, RefusalKind::NotBuilt);
         assert!(select(DType::I32, DType::F32, DType::F32).is_err());
         assert!(fma(DType::F32, DType::F16, DType::F32).is_err());

@@ -28,6 +28,8 @@ pub(super) struct Slice {
     pub(super) has_until: bool,
     /// An index tile somewhere: elements with negative entries are absent.
     pub(super) gathers: bool,
+    /// The scales of the elements, if the buffer has some, and the shape of their tile.
+    pub(super) scale: Option<(TileAccess, Vec<u32>)>,
 }
 
 /// One index entry, evaluated.
@@ -211,6 +213,7 @@ impl<'a> Lower<'a> {
         let (mut shape, mut index) = (Vec::new(), Vec::with_capacity(entries.len()));
         let (mut has_until, mut gathered) = (false, None);
         let mut axes = buffer.axes.iter();
+        let spans: Vec<Span> = entries.iter().map(|(_, span)| *span).collect();
         for (entry, span) in entries {
             let axis = match entry {
                 Entry::New => None,
@@ -278,8 +281,12 @@ impl<'a> Lower<'a> {
             index,
             span: whole,
         });
+        let scale = match &access {
+            Some(access) => self.scale_slice(access, &spans)?,
+            None => None,
+        };
         let gathers = gathered.is_some();
-        Ok(Slice { param: buffer.param, dtype, shape, access, has_until, gathers })
+        Ok(Slice { param: buffer.param, dtype, shape, access, has_until, gathers, scale })
     }
 
     fn whole_axis(&mut self, axis: Option<&ViewAxis>, span: Span) -> Outcome<u32> {

@@ -160,18 +160,15 @@ impl<'a> Checker<'a, '_> {
         self.report.error(diagnostic);
     }
 
-    /// The element type of that name; narrow floats are known and not built in registers.
+    /// The element type of that name.
     fn dtype(&mut self, name: &Name) -> Outcome<DType> {
         dtype(name, self.report)
     }
 
     /// An element type of a tile or scalar in registers.
     fn register_dtype(&mut self, name: &Name) {
-        if let Ok(dtype) = self.dtype(name)
-            && is_packed(dtype)
-        {
-            self.report.not_built(name.span, &format!("{dtype} in registers"));
-        }
+        // an unknown one has been reported
+        let _ = self.dtype(name);
     }
 
     /// Extents; `_` and a new `..S` are legal where `parameter` is set.

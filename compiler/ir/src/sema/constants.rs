@@ -117,6 +117,11 @@ pub(super) enum FoldError {
 
 type Fold = Result<Const, FoldError>;
 
+/// True for floats that are narrower than the constants' own arithmetic may be rounded to.
+fn is_narrow(dtype: DType) -> bool {
+    dtype.is_float() && dtype != DType::F32
+}
+
 /// The bounds of an integer type.
 pub(super) fn int_range(dtype: DType) -> Option<(i128, i128)> {
     let bits = dtype.bits();
@@ -165,10 +170,10 @@ fn round(v: f64, dtype: DType) -> Result<f64, FoldError> {
         DType::F16 => (v, 65_504.0),
         // 0x7f7f
         DType::Bf16 => (v, 3.389_531_389_251_535_5e38),
-        DType::E4m3
-        | DType::E5m2
-        | DType::E2m1
-        | DType::Ue8m0
+        DType::E4m3 => (v, 448.0),
+        DType::E5m2 => (v, 57_344.0),
+        DType::E2m1 => (v, 6.0),
+        DType::Ue8m0
         | DType::I8
         | DType::U8
         | DType::I32
@@ -185,7 +190,7 @@ fn round(v: f64, dtype: DType) -> Result<f64, FoldError> {
 
 /// `dtype(c)`: a conversion that the author wrote.
 pub(super) fn convert(c: Const, dtype: DType) -> Fold {
-    if matches!(c.dtype, Some(DType::F16 | DType::Bf16)) && c.dtype != Some(dtype) {
+    if c.dtype.is_some_and(is_narrow) && c.dtype != Some(dtype) {
         return Err(FoldError::NotFolded);
     }
     let value = match (c.value, dtype.is_float(), dtype.is_int()) {
@@ -250,7 +255,7 @@ pub(super) fn unary(op: UnaryOp, c: Const) -> Fold {
 pub(super) fn binary(op: BinaryOp, a: Const, b: Const) -> Fold {
     let (a, b) = pair(a, b)?;
     let dtype = a.dtype;
-    if matches!(dtype, Some(DType::F16 | DType::Bf16)) {
+    if dtype.is_some_and(is_narrow) {
         return Err(FoldError::NotFolded);
     }
     let types = || {

@@ -1,6 +1,6 @@
 //! Expressions: names, operators, choices of constants.
 
-use kernel_dsl::ast::{ArchPattern, ArchValue, BinaryOp, Expr, ExprKind, InstanceKind, Path, Ref};
+use kernel_dsl::ast::{ArchPattern, ArchValue, BinaryOp, Expr, ExprKind, InstanceKind, Ref};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
@@ -56,12 +56,15 @@ impl<'a> Lower<'a> {
                 Diagnostic::error(Code::E0206, "one value is needed here")
                     .label(e.span, "this is no value"),
             )),
+            ExprKind::Field(base, _) => {
+                let value = self.expr(base)?;
+                self.scale_part(value, base.span, e.span)
+            }
             ExprKind::Each
             | ExprKind::Transpose(_)
             | ExprKind::ArriveLast(_)
             | ExprKind::Spread(_)
-            | ExprKind::Layout(..)
-            | ExprKind::Field(..) => Err(Refused),
+            | ExprKind::Layout(..) => Err(Refused),
         }
     }
 
@@ -145,7 +148,7 @@ impl<'a> Lower<'a> {
     }
 
     fn reference(&mut self, reference: &'a Ref, span: Span) -> Outcome<Operand> {
-        let Some(name) = reference.path.single() else { return self.dotted(&reference.path) };
+        let Some(name) = reference.path.single() else { return self.dotted(reference) };
         let Some(named) = self.frame.lookup(&name.text) else {
             return match (self.file_constant(&name.text), not_built::path(&name.text)) {
                 (Some(value), _) => value.map(Operand::Const),
@@ -176,7 +179,25 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn dotted(&mut self, path: &'a Path) -> Outcome<Operand> {
+    fn dotted(&mut self, reference: &'a Ref) -> Outcome<Operand> {
+        let path = &reference.path;
+        if let [first, part] = path.segments.as_slice()
+            && part.text == not_built::SCALE
+            && let Some(named) = self.frame.lookup(&first.text)
+        {
+            let value = match named.entity.clone() {
+                Entity::Tile(tile) => tile,
+                Entity::Frag(frag) => {
+                    let slot = self.slot(&frag, reference, named.span)?;
+                    self.read(&frag, slot, path.span)?
+                }
+                Entity::Refused => return Err(Refused),
+                Entity::Const(_) | Entity::Buffer(_) | Entity::Range(_) => {
+                    return Err(self.not_built(path.span, "parts of a value"));
+                }
+            };
+            return self.scale_part(Operand::Tile(value), first.span, path.span);
+        }
         let text = path.text();
         let axis = match text.as_str() {
             "cta.x" => 0,
@@ -254,7 +275,10 @@ impl<'a> Lower<'a> {
     pub(super) fn read(&mut self, frag: &Frag, slot: u32, span: Span) -> Outcome<Tile> {
         match frag.var {
             Some(var) => {
-                self.define(Op::ReadVar { var, slot }, frag.dtype, frag.shape.clone(), span)
+                let op = Op::ReadVar { var, slot };
+                let mut tile = self.define(op, frag.dtype, frag.shape.clone(), span)?;
+                tile.scale = self.read_scale(frag, slot, span)?;
+                Ok(tile)
             }
             None => Ok(Tile::empty(frag.dtype, frag.shape.clone())),
         }

@@ -271,6 +271,14 @@ impl<'a> Lower<'a> {
                 self.frame.define(&buffer.name, Entity::Refused);
             }
         }
+        // the extents of all buffers are known
+        let scaled = buffers.iter().filter(|buffer| outcome.is_ok() && buffer.scaled_by.is_some());
+        for buffer in scaled.collect::<Vec<_>>() {
+            if let Err(refused) = self.scales(buffer) {
+                outcome = Err(refused);
+                self.frame.define(&buffer.name, Entity::Refused);
+            }
+        }
         outcome
     }
 
@@ -284,12 +292,9 @@ impl<'a> Lower<'a> {
             ));
         }
         let dtype = self.dtype(&buffer.ty.dtype)?;
-        if dtype == kernel_abi::DType::E2m1 {
-            return Err(self.not_built(buffer.ty.dtype.span, "e2m1 buffers"));
-        }
         let access = access(buffer.access.qualifier).ok_or(Refused)?;
         if access == Access::Scalar && is_packed(dtype) {
-            return Err(self.not_built(buffer.ty.dtype.span, &format!("{dtype} in registers")));
+            return Err(self.not_built(buffer.ty.dtype.span, &format!("scalars of {dtype}")));
         }
         let id = self.kernel.params.push(Param {
             name: buffer.name.text.clone(),
@@ -297,6 +302,7 @@ impl<'a> Lower<'a> {
             settled: buffer.access.settled,
             dtype,
             shape: Vec::new(),
+            scaled: None,
             contract: None,
             span: buffer.name.span,
         });

@@ -9,7 +9,6 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::calls::count_mistake;
-use super::check;
 use super::constants::{Const, ConstValue};
 use super::lower::Lower;
 use super::operands::{Operand, Tile, describe};
@@ -167,11 +166,6 @@ impl<'a> Lower<'a> {
         let dtype = self.dtype(&param.ty.dtype)?;
         match argument {
             Argument::Value(value) => {
-                if check::is_packed(dtype) {
-                    return Err(
-                        self.not_built(param.ty.dtype.span, &format!("{dtype} in registers"))
-                    );
-                }
                 let tile = self.tile(value, Some(dtype), at)?;
                 let shape: Vec<Option<u32>> = tile.shape.iter().copied().map(Some).collect();
                 self.fits_type(param, &tile.describe(), &shape, at)?;

@@ -14,6 +14,7 @@ use super::constants::ConstValue;
 use super::limits::{MAX_DEPTH, MAX_STATEMENTS, MAX_STEPS, MAX_TILE_ELEMENTS, MAX_TILE_REGISTERS};
 use super::mistakes::too_deep;
 use super::operands::{Tile, describe, is_empty};
+use super::packed::Scales;
 use super::program::Modules;
 use super::report::{Outcome, Refused, Reporter, not_built};
 use super::scope::Frame;
@@ -23,7 +24,7 @@ use crate::distribution::{Distribution, LANES};
 use crate::index::IndexVec;
 use crate::infer;
 use crate::kernel::{
-    Kernel, Launch, Literal, Op, ParamId, Pdl, Stmt, StmtKind, Value, ValueId, Waiver,
+    Kernel, Launch, Literal, Op, ParamId, Pdl, Stmt, StmtKind, Value, ValueId, VarId, Waiver,
 };
 use crate::target::Target;
 
@@ -91,6 +92,8 @@ pub(super) struct Lower<'a> {
     pub(super) frame: Frame<'a>,
     /// What is known of integer scalars: `value = r` modulo `m`, exactly `r` for m = 0.
     residues: FxHashMap<ValueId, (i64, i64)>,
+    /// The scales of register tiles that have been assigned.
+    pub(super) scales: FxHashMap<VarId, Scales>,
     /// Calls that are being inlined, outermost first.
     pub(super) calls: Vec<Span>,
     /// Rounds of unrolled loops, outermost first.
@@ -127,6 +130,7 @@ impl<'a> Lower<'a> {
             blocks: vec![OpenBlock::default()],
             frame: Frame::new(template.unit()),
             residues: FxHashMap::default(),
+            scales: FxHashMap::default(),
             calls: Vec::new(),
             rounds: Vec::new(),
             inlined: Vec::new(),

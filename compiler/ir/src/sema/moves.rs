@@ -1,5 +1,7 @@
 //! `load`, `store`, `prefetch.l2`.
 
+use std::rc::Rc;
+
 use kernel_abi::DType;
 use kernel_dsl::ast::{
     self, Call, Callee, Expr, ExprKind, Index, IndexKind, LoadExpr, Move, MoveKind,
@@ -9,7 +11,6 @@ use kernel_dsl::source::Span;
 
 use super::access::{Slice, const_int};
 use super::builtins;
-use super::check::is_packed;
 use super::constants::Const;
 use super::lower::Lower;
 use super::mistakes::{not_assignable, read_only};
@@ -36,9 +37,6 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<Tile> {
         let slice = self.slice(source, span)?;
-        if is_packed(slice.dtype) {
-            return Err(self.not_built(source.span, &format!("{} in registers", slice.dtype)));
-        }
         let other = self.absent_value(&slice, absent, source.span)?;
         let Some(access) = slice.access else {
             if slice.shape.is_empty() || !super::operands::is_empty(&slice.shape) {
@@ -50,8 +48,24 @@ impl<'a> Lower<'a> {
             }
             return Ok(Tile::empty(slice.dtype, slice.shape));
         };
-        let op = Op::Load { access, other, cache: cache(policy) };
-        self.define(op, slice.dtype, slice.shape, span)
+        let cache = cache(policy);
+        let mut tile =
+            self.define(Op::Load { access, other, cache }, slice.dtype, slice.shape, span)?;
+        if let Some((access, shape)) = slice.scale {
+            // the scale of absent elements is 1
+            let other = match other {
+                Some(_) => Some(self.scalar(
+                    Operand::Const(Const::float(1.0)),
+                    DType::Ue8m0,
+                    "a scale",
+                    span,
+                )?),
+                None => None,
+            };
+            let op = Op::Load { access, other, cache };
+            tile.scale = Some(Rc::new(self.define(op, DType::Ue8m0, shape, span)?));
+        }
+        Ok(tile)
     }
 
     /// The value after `else`, which is there exactly when something can be absent.
@@ -162,9 +176,10 @@ impl<'a> Lower<'a> {
     ) -> Outcome<()> {
         self.same_type(value, frag.dtype, &frag.shape, at, declared, "declared")?;
         match (frag.var, value.id()) {
-            (Some(var), Some(value)) => self.emit(StmtKind::SetVar { var, slot, value }, span),
-            (_, _) => Ok(()),
+            (Some(var), Some(id)) => self.emit(StmtKind::SetVar { var, slot, value: id }, span)?,
+            (_, _) => return Ok(()),
         }
+        self.set_scale(frag, slot, value, at, span)
     }
 
     /// Refuses a value whose type is not exactly the one of its destination.
@@ -236,8 +251,8 @@ impl<'a> Lower<'a> {
         if !access.is_writable() {
             return Err(self.error(read_only(access.name(), dest.span, declared)));
         }
-        if is_packed(slice.dtype) {
-            return Err(self.not_built(dest.span, &format!("{} in registers", slice.dtype)));
+        if slice.dtype == DType::E2m1 {
+            return Err(self.not_built(dest.span, "stores of e2m1"));
         }
         let tile = self.tile(value?, Some(slice.dtype), mv.source.span)?;
         let wanted = "the destination";

@@ -7,6 +7,9 @@ use kernel_dsl::ast::{
 };
 use kernel_dsl::source::Span;
 
+/// The part of a value that holds the scales of its elements: `w.scale`.
+pub(super) const SCALE: &str = "scale";
+
 /// A place and what stands there.
 pub(super) type NotBuilt = (Span, &'static str);
 
@@ -90,7 +93,6 @@ pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
     let mut found = access(&buffer.access);
     found.extend(buffer.space.and_then(|space| self::space(space, buffer.span)));
     found.extend(buffer.ring.as_ref().map(|e| (e.span, "rings of buffers")));
-    found.extend(buffer.scaled_by.as_ref().map(|s| (s.scale.span, "block scales")));
     found.extend(buffer.stored.as_ref().map(|e| (e.span, "layouts of buffers by `stored`")));
     found
 }
@@ -140,8 +142,9 @@ pub(super) fn expression(kind: &ExprKind) -> Option<&'static str> {
         ExprKind::ArriveLast(_) => Some("`arrive.last`"),
         ExprKind::Spread(_) => Some("`spread` as a value"),
         ExprKind::Layout(..) => Some("layouts as values"),
-        ExprKind::Field(..) => Some("parts of a value"),
-        ExprKind::Int(_)
+        ExprKind::Field(_, part) if part.text != SCALE => Some("parts of a value"),
+        ExprKind::Field(..)
+        | ExprKind::Int(_)
         | ExprKind::Float(_)
         | ExprKind::Inf
         | ExprKind::Bool(_)

@@ -1,5 +1,7 @@
 //! Values while a kernel is written out: constants and tiles, and how constants become tiles.
 
+use std::rc::Rc;
+
 use kernel_abi::DType;
 use kernel_dsl::ast::Expr;
 use kernel_dsl::diag::{Code, Diagnostic};
@@ -33,16 +35,18 @@ pub(super) struct Tile {
     id: Option<ValueId>,
     pub(super) dtype: DType,
     pub(super) shape: Vec<u32>,
+    /// What is read as `x.scale`.
+    pub(super) scale: Option<Rc<Tile>>,
 }
 
 impl Tile {
     pub(super) fn new(id: ValueId, dtype: DType, shape: Vec<u32>) -> Tile {
-        Tile { id: Some(id), dtype, shape }
+        Tile { id: Some(id), dtype, shape, scale: None }
     }
 
     /// A tile of a shape with an extent of 0.
     pub(super) fn empty(dtype: DType, shape: Vec<u32>) -> Tile {
-        Tile { id: None, dtype, shape }
+        Tile { id: None, dtype, shape, scale: None }
     }
 
     /// The value; `None` for a tile without elements.

@@ -1,5 +1,6 @@
 //! Pieces of tiles, new axes, and tiles put together.
 
+use kernel_abi::DType;
 use kernel_dsl::ast::{Expr, ExprKind, Index, IndexKind};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -80,15 +81,29 @@ impl<'a> Lower<'a> {
                 next = next.saturating_add(1);
             }
         }
-        let sliced = self.sliced(&tile, parts, span)?;
-        let extent = |axis: &Option<u8>| axis.map_or(1, |a| sliced.shape[usize::from(a)]);
-        let shape: Vec<u32> = axes.iter().map(extent).collect();
-        let result = match sliced.id() {
-            None => Tile::empty(sliced.dtype, shape),
-            Some(_) if axes.iter().all(Option::is_some) => sliced,
-            Some(x) => self.define(Op::Expand { x, axes }, sliced.dtype, shape, span)?,
+        let scale = match &tile.scale {
+            Some(scale) => {
+                let parts = self.scale_parts(&tile, scale, &parts, span)?;
+                let scale = self.sliced(scale, parts, span)?;
+                Some(self.with_axes(scale, axes.clone(), span)?.into())
+            }
+            None => None,
         };
+        let sliced = self.sliced(&tile, parts, span)?;
+        let mut result = self.with_axes(sliced, axes, span)?;
+        result.scale = scale;
         Ok(Operand::Tile(result))
+    }
+
+    /// The same elements with new axes of 1.
+    fn with_axes(&mut self, tile: Tile, axes: Vec<Option<u8>>, span: Span) -> Outcome<Tile> {
+        let extent = |axis: &Option<u8>| axis.map_or(1, |a| tile.shape[usize::from(a)]);
+        let shape: Vec<u32> = axes.iter().map(extent).collect();
+        match tile.id() {
+            None => Ok(Tile::empty(tile.dtype, shape)),
+            Some(_) if axes.iter().all(Option::is_some) => Ok(tile),
+            Some(x) => self.define(Op::Expand { x, axes }, tile.dtype, shape, span),
+        }
     }
 
     fn sliced(&mut self, tile: &Tile, parts: Vec<SlicePart>, span: Span) -> Outcome<Tile> {
@@ -202,6 +217,9 @@ impl<'a> Lower<'a> {
                     .secondary(second.span, format!("this is {right}"))
                     .help("all axes but the one that is given agree; `x[_, :]` adds an axis"),
             ));
+        }
+        if a.dtype == DType::E2m1 {
+            return Err(self.not_built(span, "`concat` of e2m1"));
         }
         let mut shape = a.shape.clone();
         let Some(sum) = a.shape[along].checked_add(b.shape[along]) else { return Err(Refused) };

@@ -226,9 +226,6 @@ impl<'a> Lower<'a> {
     /// `f32[ROWS, J]` with all extents known.
     pub(super) fn tile_type(&mut self, ty: &'a Type) -> Outcome<(DType, Vec<u32>)> {
         let dtype = self.dtype(&ty.dtype)?;
-        if check::is_packed(dtype) {
-            return Err(self.not_built(ty.dtype.span, &format!("{dtype} in registers")));
-        }
         let mut shape = Vec::with_capacity(ty.shape.len());
         for dim in &ty.shape {
             match dim {
@@ -282,13 +279,17 @@ impl<'a> Lower<'a> {
                 span: tile.name.span,
             })
         });
-        if let (Some(var), Some(value)) = (var, init.as_ref().and_then(Tile::id)) {
+        let ringed = tile.ring.is_some();
+        let frag = Frag { var, dtype, shape, slots, ringed };
+        if let Some(init) = &init {
             for slot in 0..slots {
-                self.emit(StmtKind::SetVar { var, slot, value }, span)?;
+                if let (Some(var), Some(value)) = (var, init.id()) {
+                    self.emit(StmtKind::SetVar { var, slot, value }, span)?;
+                    self.set_scale(&frag, slot, init, tile.name.span, span)?;
+                }
             }
         }
-        let ringed = tile.ring.is_some();
-        self.frame.define(&tile.name, Entity::Frag(Frag { var, dtype, shape, slots, ringed }));
+        self.frame.define(&tile.name, Entity::Frag(frag));
         Ok(())
     }
 

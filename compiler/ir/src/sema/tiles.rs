@@ -257,6 +257,9 @@ impl<'a> Lower<'a> {
         let [x] = args else { return Err(super::report::Refused) };
         let tile = self.tile_argument(x)?;
         let result = match tile.id() {
+            Some(_) if tile.dtype == DType::E2m1 => {
+                return Err(self.not_built(span, "`relayout` of e2m1"));
+            }
             Some(x) if !tile.is_scalar() => {
                 self.define(Op::Relayout { x }, tile.dtype, tile.shape.clone(), span)?
             }

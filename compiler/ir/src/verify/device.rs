@@ -174,7 +174,12 @@ impl Structure<'_> {
         let mut covered = 0;
         for vector in vectors {
             self.vector_registers(loc, vector);
-            if !vector.len.is_power_of_two() || vector.len > 16 {
+            let bits = match place {
+                Place::Global(param) => self.kernel.params[*param].dtype.bits(),
+                Place::Shared { dtype, .. } => dtype.bits(),
+            };
+            let most = self.kernel.target.info().max_vector_bytes * 8;
+            if !vector.len.is_power_of_two() || !(8..=most).contains(&(vector.len * bits)) {
                 self.fault(loc, format!("a vector of {} elements", vector.len));
             }
             if let (Place::Shared { base, dtype }, None) = (place, vector.offset) {

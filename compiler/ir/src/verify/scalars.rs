@@ -84,6 +84,15 @@ impl Form {
         Some(sum)
     }
 
+    /// `self / divisor`, where it divides every part.
+    fn divided(&self, divisor: i128) -> Option<Form> {
+        let exact = self.constant % divisor == 0 && self.terms.values().all(|f| f % divisor == 0);
+        exact.then(|| Form {
+            constant: self.constant / divisor,
+            terms: self.terms.iter().map(|(&symbol, f)| (symbol, f / divisor)).collect(),
+        })
+    }
+
     /// The value, if no symbol is left.
     pub(super) fn as_constant(&self) -> Option<i128> {
         self.terms.is_empty().then_some(self.constant)
@@ -459,6 +468,9 @@ impl<'k> Knowledge<'k> {
             }
             BinaryOp::Div => {
                 if let Some(c) = constant.filter(|c| *c > 0) {
+                    if let Some(exact) = a.divided(c) {
+                        return Some(exact);
+                    }
                     let divide = |x: Option<i128>| x.map(|x| x / c);
                     self.intervals
                         .insert(symbol, Interval { lo: divide(ia.lo), hi: divide(ia.hi) });

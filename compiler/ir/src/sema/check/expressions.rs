@@ -18,6 +18,11 @@ use crate::sema::suggest::closest;
 
 const CTA_NAMES: [&str; 3] = ["cta.x", "cta.y", "cta.z"];
 
+/// `x.scale`
+fn is_scale(path: &Path) -> bool {
+    matches!(path.segments.as_slice(), [_, part] if part.text == not_built::SCALE)
+}
+
 impl<'a> Checker<'a, '_> {
     /// A scalar, a tile or a constant.
     pub(super) fn value(&mut self, e: &'a Expr) {
@@ -79,12 +84,12 @@ impl<'a> Checker<'a, '_> {
                     self.value(&arm.value);
                 }
             }
+            ExprKind::Field(base, _) => self.value(base),
             ExprKind::Each
             | ExprKind::Transpose(_)
             | ExprKind::ArriveLast(_)
             | ExprKind::Spread(_)
-            | ExprKind::Layout(..)
-            | ExprKind::Field(..) => {}
+            | ExprKind::Layout(..) => {}
         }
     }
 
@@ -132,8 +137,7 @@ impl<'a> Checker<'a, '_> {
             }
         }
         let Some(name) = reference.path.single() else {
-            self.dotted(&reference.path);
-            return None;
+            return self.dotted(reference);
         };
         let Some((known, defined)) = self.lookup(&name.text) else {
             match not_built::path(&name.text) {
@@ -195,22 +199,28 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    fn dotted(&mut self, path: &'a Path) {
+    fn dotted(&mut self, reference: &'a Ref) -> Option<Known> {
+        let path = &reference.path;
         let text = path.text();
         if CTA_NAMES.contains(&text.as_str()) {
-            return;
+            return None;
         }
         if let Some(what) = not_built::path(&text) {
             self.report.not_built(path.span, what);
-            return;
+            return None;
         }
         match path.segments.first().and_then(|first| self.lookup(&first.text)) {
             Some((Known::Refused, _)) => {}
+            Some((known @ (Known::Value | Known::Frag { .. }), defined)) if is_scale(path) => {
+                self.ring(reference, known, defined);
+                return Some(Known::Value);
+            }
             Some(_) => {
                 self.report.not_built(path.span, "parts of a value");
             }
             None => self.unknown(&text, path.span, &CTA_NAMES),
         }
+        None
     }
 
     /// `base[…]` as a value: new axes of a tile.
@@ -285,9 +295,7 @@ impl<'a> Checker<'a, '_> {
     }
 
     pub(super) fn load_source(&mut self, e: &'a Expr) {
-        if let Some(Known::Buffer { dtype, .. }) = self.buffer(e) {
-            self.movable(e.span, dtype);
-        }
+        self.buffer(e);
     }
 
     fn load(&mut self, load: &'a LoadExpr) {
@@ -313,7 +321,7 @@ impl<'a> Checker<'a, '_> {
             return;
         }
         let Some(Known::Buffer { qualifier, dtype }) = self.buffer(e) else { return };
-        self.movable(e.span, dtype);
+        self.storable(e.span, dtype);
         if let Qualifier::Static | Qualifier::Input = qualifier
             && let ExprKind::Ref(reference) = &base.kind
             && let Some((_, defined)) = self.lookup(&reference.path.text())

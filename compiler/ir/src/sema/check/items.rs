@@ -171,6 +171,9 @@ impl<'a> Checker<'a, '_> {
                 if let Some(contract) = &buffer.contract {
                     s.contract(contract);
                 }
+                if let Some(scaled) = &buffer.scaled_by {
+                    s.value(&scaled.group);
+                }
             }
             s.launch(&kernel.launch, kernel.header_span);
             for condition in kernel.wheres.iter().flat_map(|clause| &clause.value) {
@@ -206,10 +209,6 @@ impl<'a> Checker<'a, '_> {
             refused = true;
         }
         let dtype = self.dtype(&buffer.ty.dtype).ok();
-        if let Some(kernel_abi::DType::E2m1) = dtype {
-            self.report.not_built(buffer.ty.dtype.span, "e2m1 buffers");
-            refused = true;
-        }
         let qualifier = buffer.access.qualifier;
         if let Some((message, help)) = header::buffer_mistake(buffer) {
             self.report.error(
@@ -219,7 +218,9 @@ impl<'a> Checker<'a, '_> {
         let known = match qualifier {
             _ if refused => Known::Refused,
             Qualifier::Scalar => {
-                self.movable(buffer.ty.dtype.span, dtype);
+                if let Some(dtype) = dtype.filter(|dtype| is_packed(*dtype)) {
+                    self.report.not_built(buffer.ty.dtype.span, &format!("scalars of {dtype}"));
+                }
                 Known::Value
             }
             Qualifier::Static
@@ -381,12 +382,10 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// An element type that loads and stores can move.
-    pub(super) fn movable(&mut self, span: Span, dtype: Option<kernel_abi::DType>) {
-        if let Some(dtype) = dtype
-            && is_packed(dtype)
-        {
-            self.report.not_built(span, &format!("{dtype} in registers"));
+    /// An element type that stores can write.
+    pub(super) fn storable(&mut self, span: Span, dtype: Option<kernel_abi::DType>) {
+        if dtype == Some(kernel_abi::DType::E2m1) {
+            self.report.not_built(span, "stores of e2m1");
         }
     }
 }
