@@ -283,10 +283,7 @@ impl Checkpoint {
     /// # Errors
     /// One is missing, is another, or holds an element that it must not.
     pub fn check(&self, config: &Config) -> Result<(), CheckpointError> {
-        for entry in manifest::entries(config) {
-            self.entry(&entry)?;
-        }
-        Ok(())
+        manifest::visit(config, &mut |entry| self.entry(&entry).map(|_| ()))
     }
 
     /// Compares size, inode and time of change of every file with those at opening.
@@ -345,5 +342,25 @@ fn known(dtype: Dtype) -> Option<DType> {
         Dtype::U64 => DType::U64,
         // The type is another crate's and may grow.
         _ => return None,
+    })
+}
+
+/// The name of a type in a header; `None` for the packed one, which is stored as bytes.
+pub(crate) fn format_name(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::Bool => "BOOL",
+        DType::U8 => "U8",
+        DType::I8 => "I8",
+        DType::E5m2 => "F8_E5M2",
+        DType::E4m3 => "F8_E4M3",
+        DType::Ue8m0 => "F8_E8M0",
+        DType::F16 => "F16",
+        DType::Bf16 => "BF16",
+        DType::I32 => "I32",
+        DType::U32 => "U32",
+        DType::F32 => "F32",
+        DType::I64 => "I64",
+        DType::U64 => "U64",
+        DType::E2m1 => return None,
     })
 }

@@ -86,6 +86,10 @@ codes! {
     K0501,
     /// What executes the plan failed.
     K0502,
+    /// A set of tasks cannot be read.
+    K0601,
+    /// A line of a set of tasks is no task.
+    K0602,
 }
 
 impl fmt::Display for Code {

@@ -1,13 +1,16 @@
 //! Kimi K3 as data: its configuration and checkpoint, its kernels as text of the tile language, and what each of
 //! them must compute.
 //!
-//! Scope of this version: [`config`], [`checkpoint`] with its [`names`] and [`manifest`], [`kernels`], and the
-//! [`mod@reference`] in f64. This crate depends on neither the compiler, nor CUDA, nor HTTP; whoever runs the kernels
-//! brings an executor. Values from files never panic: each fault is an error with a [`code::Code`].
+//! Scope of this version: [`config`], [`checkpoint`] with its [`names`] and [`manifest`], [`kernels`], the
+//! [`plan`] of a step with its [`weights`] and the loop over it ([`step`], [`sample`]), the [`mod@reference`] in f64,
+//! random weights ([`synthetic`]) and sets of tasks ([`eval`]). This crate depends on neither the compiler, nor CUDA,
+//! nor HTTP; whoever runs the kernels brings an executor. Values from files never panic: each fault is an error with a
+//! [`code::Code`].
 
 pub mod checkpoint;
 pub mod code;
 pub mod config;
+pub mod eval;
 mod files;
 pub mod kernels;
 pub mod manifest;
@@ -17,6 +20,7 @@ pub mod reference;
 pub mod request;
 pub mod sample;
 pub mod step;
+pub mod synthetic;
 pub mod weights;
 
 pub use checkpoint::{Checkpoint, CheckpointError};

@@ -5,6 +5,8 @@
 mod loading {
     mod checkpoint;
     mod config;
+    mod eval;
     mod folder;
+    mod hostile;
     mod request;
 }

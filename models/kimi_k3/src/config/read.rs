@@ -13,7 +13,7 @@ const MAX_VOCAB: usize = 1 << 24;
 const MAX_CONTEXT: usize = 1 << 30;
 const MAX_LAYERS: usize = 1024;
 const MAX_HEADS: usize = 4096;
-const MAX_EXPERTS: usize = 1 << 16;
+const MAX_EXPERTS: usize = 1 << 14;
 
 pub(super) fn config(text: &str) -> Result<Config, ConfigError> {
     let value: Value =
