@@ -3,12 +3,14 @@
 //! Every value is checked when it is read, so that sizes made of these numbers neither are zero nor overflow. A
 //! field that this crate does not know is left alone, one that asks for something else is refused.
 
+mod draft;
 mod error;
 mod fields;
 mod read;
 
 use std::path::Path;
 
+pub use draft::DraftConfig;
 pub use error::ConfigError;
 
 use crate::reference::pointwise::Situ;

@@ -174,3 +174,60 @@ pub mod moe {
         expert(layer, expert_id, matrix, "weight_scale")
     }
 }
+
+/// A DSpark drafter, whose checkpoint has no prefix; it shares embedding and output projection with its target.
+pub mod draft {
+    macro_rules! names {
+        ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+            $($(#[$doc])* pub const $name: &str = $text;)*
+        };
+    }
+
+    macro_rules! layer_names {
+        ($($(#[$doc:meta])* $name:ident = $suffix:literal;)*) => {
+            $($(#[$doc])* pub fn $name(layer: usize) -> String {
+                format!(concat!("layers.{}.", $suffix), layer)
+            })*
+        };
+    }
+
+    names! {
+        /// The target's streams into its own, bf16 [hidden, taps * hidden].
+        CONTEXT_PROJ = "context_proj.weight";
+        /// Norm there, bf16 [hidden].
+        CONTEXT_NORM = "context_norm.weight";
+        /// Norm before the output, bf16 [hidden].
+        FINAL_NORM = "final_norm.weight";
+        /// Embedding of the token before, bf16 [vocab, rank].
+        MARKOV_W1 = "markov_head.markov_w1.weight";
+        /// From there to a bias of the logits, bf16 [vocab, rank].
+        MARKOV_W2 = "markov_head.markov_w2.weight";
+    }
+
+    layer_names! {
+        /// Norm before the attention, bf16 [hidden].
+        input_layernorm = "input_layernorm.weight";
+        /// Norm before the MLP, bf16 [hidden].
+        post_attention_layernorm = "post_attention_layernorm.weight";
+        /// Queries into their rank, bf16 [q_lora, hidden].
+        q_a_proj = "self_attn.q_a_proj.weight";
+        /// Norm there, bf16 [q_lora].
+        q_a_layernorm = "self_attn.q_a_layernorm.weight";
+        /// Queries out of their rank, bf16 [H * (N + P), q_lora].
+        q_b_proj = "self_attn.q_b_proj.weight";
+        /// Latent and shared key, bf16 [L + P, hidden].
+        kv_a_proj = "self_attn.kv_a_proj_with_mqa.weight";
+        /// Norm of the latent, bf16 [L].
+        kv_a_layernorm = "self_attn.kv_a_layernorm.weight";
+        /// Keys and values out of the latent, bf16 [H * (N + V), L].
+        kv_b_proj = "self_attn.kv_b_proj.weight";
+        /// Output projection, bf16 [hidden, H * V].
+        o_proj = "self_attn.o_proj.weight";
+        /// Gate, bf16 [width, hidden].
+        gate_proj = "mlp.gate_proj.weight";
+        /// Linear part, bf16 [width, hidden].
+        up_proj = "mlp.up_proj.weight";
+        /// Back, bf16 [hidden, width].
+        down_proj = "mlp.down_proj.weight";
+    }
+}

@@ -5,6 +5,7 @@
 //! their shapes stand beside each parameter; a slice of another length is a mistake of the caller and panics.
 
 pub mod attn_res;
+pub mod draft;
 pub mod gemv;
 pub mod kda;
 pub mod mla;

@@ -1,4 +1,5 @@
-//! The reference in f64 against every golden of kimi-k3-mini, for all four prompts, and free-running for 64 tokens.
+//! The reference in f64 against every golden of kimi-k3-mini, for all four prompts, free-running for 64 tokens, with
+//! its drafter.
 //!
 //! Bounds: the column for f32 of the table in `mini/README.md`. The goldens are stored as f32.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use kernel_abi::DType;
+use kimi_k3::config::DraftConfig;
+use kimi_k3::reference::draft::Draft;
 use kimi_k3::reference::model::{LayerState, Model, State};
 use kimi_k3::reference::select::argmax;
 use kimi_k3::{Checkpoint, Config};
@@ -22,6 +25,8 @@ const LOGIT_RMS: f64 = 1e-4;
 const TRACED: [usize; 3] = [1, 3, 7];
 /// Positions of `*_last4`.
 const LAST: usize = 4;
+/// Tokens of the greedy goldens.
+const GREEDY: usize = 64;
 
 fn mini() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("mini")
@@ -32,6 +37,16 @@ fn model() -> &'static Model {
     MODEL.get_or_init(|| {
         let config = Config::open(&mini()).unwrap();
         Model::load(&config, &Checkpoint::open(&mini()).unwrap()).unwrap()
+    })
+}
+
+fn drafter() -> &'static (DraftConfig, Draft) {
+    static DRAFT: OnceLock<(DraftConfig, Draft)> = OnceLock::new();
+    DRAFT.get_or_init(|| {
+        let (folder, target) = (mini().join("dspark"), model().config());
+        let config = DraftConfig::open(&folder, target).unwrap();
+        let draft = Draft::load(&config, target, &Checkpoint::open(&folder).unwrap()).unwrap();
+        (config, draft)
     })
 }
 
@@ -152,38 +167,91 @@ fn matches_its_goldens(prompt: &str) {
             LayerState::Kda { .. } | LayerState::Mla { .. } => {}
         }
     }
-    free_running(model, &mut state, logits, &mut goldens);
+    let mut taps: Vec<Vec<f64>> = steps.iter().map(taps_of).collect();
+    let chosen = free_running(model, &mut state, logits, &mut goldens, &mut taps);
+    drafting(model, ids.len(), &chosen, &taps, &mut goldens);
     assert!(goldens.faults.is_empty(), "{}", goldens.faults.join("\n"));
-    let unseen: Vec<&str> = goldens
-        .file
-        .names()
-        .filter(|name| !goldens.seen.contains(*name) && !is_draft(name))
-        .collect();
+    let unseen: Vec<&str> =
+        goldens.file.names().filter(|name| !goldens.seen.contains(*name)).collect();
     assert!(unseen.is_empty(), "not compared: {unseen:?}");
 }
 
-/// What the drafter computes.
-fn is_draft(name: &str) -> bool {
-    name.starts_with("draft_") || name == "accepted_counts"
+/// What the drafter reads of a token.
+fn taps_of(step: &Step) -> Vec<f64> {
+    let (config, _) = drafter();
+    config.taps.iter().flat_map(|&layer| step[&(layer, "p_out")].iter().copied()).collect()
 }
 
-/// Each token is the model's own choice.
-fn free_running(model: &Model, state: &mut State, mut logits: Vec<f64>, goldens: &mut Goldens) {
+/// Each token is the model's own choice. Returns the choices, as many more as a last step of drafting looks at.
+fn free_running(
+    model: &Model,
+    state: &mut State,
+    mut logits: Vec<f64>,
+    goldens: &mut Goldens,
+    taps: &mut Vec<Vec<f64>>,
+) -> Vec<u32> {
     let want = goldens.ids("greedy_ids");
     let margins = goldens.values("greedy_margin");
-    let (mut got, mut all) = (Vec::new(), Vec::new());
-    for margin in margins {
+    assert_eq!((want.len(), margins.len()), (GREEDY, GREEDY));
+    let (mut chosen, mut all) = (Vec::new(), Vec::new());
+    for at in 0..GREEDY + drafter().0.drafts {
         let (best, id) = argmax(&logits);
-        let second = logits.iter().enumerate().filter(|(at, _)| *at != id);
-        let second = second.map(|(_, logit)| *logit).fold(f64::NEG_INFINITY, f64::max);
-        assert!((best - second - margin).abs() < LOGIT, "{best} - {second}, wanted {margin}");
-        got.push(id as u32);
-        all.append(&mut logits);
-        let x = model.step(state, id as u32, &mut |_, _, _| {});
+        if at < GREEDY {
+            let others = logits.iter().enumerate().filter(|(other, _)| *other != id);
+            let second = others.map(|(_, logit)| *logit).fold(f64::NEG_INFINITY, f64::max);
+            let margin = margins[at];
+            assert!((best - second - margin).abs() < LOGIT, "{best} - {second}, wanted {margin}");
+            all.append(&mut logits);
+        }
+        chosen.push(id as u32);
+        let mut step = Step::new();
+        let x = model.step(state, id as u32, &mut |layer, name, values| {
+            step.insert((layer, name), values.to_vec());
+        });
+        taps.push(taps_of(&step));
         logits = model.logits(&x);
     }
-    assert_eq!(got, want);
+    assert_eq!(chosen[..GREEDY], want);
     goldens.check_logits("greedy_logits", &all);
+    chosen
+}
+
+/// Steps of drafting until 64 tokens exist: what the model itself would choose is accepted, and one more token comes
+/// from the model. `taps` has one row a position, `prompt` of them before the first choice.
+fn drafting(
+    model: &Model,
+    prompt: usize,
+    chosen: &[u32],
+    taps: &[Vec<f64>],
+    goldens: &mut Goldens,
+) {
+    let (_, draft) = drafter();
+    let mut context = draft.context();
+    let (mut accepted_counts, mut ids) = (Vec::new(), Vec::new());
+    // The first token comes from the prompt.
+    let mut known = 1;
+    while known < GREEDY {
+        for row in &taps[context.positions..prompt + known - 1] {
+            draft.extend(&mut context, row);
+        }
+        let proposal = draft.propose(model, &context, chosen[known - 1]);
+        if accepted_counts.is_empty() {
+            goldens.check("draft_step0_anchor", &[f64::from(chosen[0])]);
+            for (at, rows) in context.rows.iter().enumerate() {
+                goldens.check(&format!("draft_context.layer{at}"), rows);
+            }
+            goldens.check("draft_step0_hidden", &proposal.hidden);
+            goldens.check_logits("draft_step0_logits", &proposal.logits);
+            let first: Vec<f64> = proposal.ids.iter().map(|id| f64::from(*id)).collect();
+            goldens.check("draft_step0_ids", &first);
+        }
+        let equal = proposal.ids.iter().zip(&chosen[known..]).take_while(|(a, b)| a == b).count();
+        accepted_counts.push(equal as f64);
+        ids.extend(proposal.ids.iter().map(|id| f64::from(*id)));
+        known += equal + 1;
+    }
+    goldens.check("accepted_counts", &accepted_counts);
+    goldens.check("draft_ids_per_step", &ids);
 }
 
 #[test]

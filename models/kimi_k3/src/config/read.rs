@@ -8,11 +8,11 @@ use crate::reference::kda::TAPS;
 use crate::reference::pointwise::Situ;
 
 /// Greatest size of one axis, and greatest product of two that are laid out as one.
-const MAX_AXIS: usize = 1 << 20;
-const MAX_VOCAB: usize = 1 << 24;
+pub(super) const MAX_AXIS: usize = 1 << 20;
+pub(super) const MAX_VOCAB: usize = 1 << 24;
 const MAX_CONTEXT: usize = 1 << 30;
-const MAX_LAYERS: usize = 1024;
-const MAX_HEADS: usize = 4096;
+pub(super) const MAX_LAYERS: usize = 1024;
+pub(super) const MAX_HEADS: usize = 4096;
 const MAX_EXPERTS: usize = 1 << 14;
 
 pub(super) fn config(text: &str) -> Result<Config, ConfigError> {
@@ -208,7 +208,12 @@ fn tokens(wrapper: &Fields<'_>, text: &Fields<'_>, vocab: usize) -> Result<Token
 }
 
 /// Refuses sizes whose product is no sensible axis.
-fn product(fields: &Fields<'_>, name: &str, a: usize, b: usize) -> Result<(), ConfigError> {
+pub(super) fn product(
+    fields: &Fields<'_>,
+    name: &str,
+    a: usize,
+    b: usize,
+) -> Result<(), ConfigError> {
     match a.checked_mul(b) {
         Some(product) if product <= MAX_AXIS => Ok(()),
         Some(_) | None => Err(ConfigError::Range {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kimi_k3::code::Code;
-use kimi_k3::config::{Attention, Ffn};
+use kimi_k3::config::{Attention, DraftConfig, Ffn};
 use kimi_k3::{Config, ConfigError, manifest};
 use serde_json::{Value, json};
 
@@ -294,4 +294,38 @@ fn a_file_that_is_no_configuration_is_refused() {
     let error = Config::open(&folder("kernels")).unwrap_err();
     assert_eq!(error.code(), Code::K0101);
     assert!(error.to_string().contains("config.json"));
+}
+
+#[test]
+fn the_drafter_loads_and_fits_its_target_alone() {
+    let target = Config::open(&folder("mini")).unwrap();
+    let config = DraftConfig::open(&folder("mini/dspark"), &target).unwrap();
+    assert_eq!((config.taps.as_slice(), config.drafts, config.mask), ([1, 4, 7].as_slice(), 7, 3));
+    let text = std::fs::read_to_string(folder("mini/dspark/config.json")).unwrap();
+    let whole: Value = serde_json::from_str(&text).unwrap();
+    for (name, value, code) in [
+        ("model_type", json!("eagle"), Code::K0107),
+        ("hidden_size", json!(512), Code::K0107),
+        ("vocab_size", json!(100), Code::K0107),
+        ("hidden_act", json!("situ"), Code::K0107),
+        ("aux_hidden_stream", json!("attn_res"), Code::K0107),
+        ("rope_parameters", json!({"rope_type": "yarn"}), Code::K0107),
+        ("target_layer_ids", json!([1, 4]), Code::K0107),
+        ("target_layer_ids", json!([1, 4, 9]), Code::K0105),
+        ("mask_token_id", json!(2048), Code::K0105),
+        ("num_draft_tokens", json!(0), Code::K0105),
+        ("qk_rope_head_dim", json!(15), Code::K0106),
+        ("rope_theta", Value::Null, Code::K0103),
+        ("markov_rank", json!("32"), Code::K0104),
+    ] {
+        let mut changed = whole.clone();
+        changed[name] = value;
+        let error = DraftConfig::parse(&changed.to_string(), &target).unwrap_err();
+        assert_eq!(error.code(), code, "{name}: {error}");
+    }
+    let other = Config::open(&folder("tiny_random")).unwrap();
+    let error = DraftConfig::parse(&text, &other).unwrap_err();
+    assert_eq!(error.code(), Code::K0107);
+    assert_eq!(DraftConfig::parse("[]", &target).unwrap_err().code(), Code::K0102);
+    assert_eq!(DraftConfig::open(&folder("src"), &target).unwrap_err().code(), Code::K0101);
 }
