@@ -1,41 +1,52 @@
 //! The latent mixture of experts: routing and the experts.
 
 use kernel_abi::DType;
+use kernel_abi::numeric::random::IntRange;
 use kernel_emulator::Buffer;
-use kernel_tests::k3;
+use kernel_tests::k3::{self, SEED};
+use kimi_k3::reference::gemv::gemv;
 use kimi_k3::reference::moe;
+use kimi_k3::reference::pointwise::Situ;
 use libtest_mimic::Trial;
 
 use super::support::{between, check, scaled, trial};
 
-/// Tokens, experts, picks, width of the latent, width of an expert.
+/// Tokens, experts, picks, width of the latent, width of an expert on a rank.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     m: usize,
     e: usize,
     k: usize,
     z: usize,
+    i: usize,
 }
 
 /// K3 at TP16, kimi-k3-mini for two tokens and eight, a rank of sixteen of the tiny model.
 const SHAPES: [Shape; 5] = [
-    Shape { m: 1, e: 896, k: 16, z: 3584 },
-    Shape { m: 2, e: 32, k: 4, z: 64 },
-    Shape { m: 8, e: 32, k: 4, z: 64 },
-    Shape { m: 2, e: 32, k: 4, z: 128 },
-    Shape { m: 8, e: 32, k: 4, z: 128 },
+    Shape { m: 1, e: 896, k: 16, z: 3584, i: 192 },
+    Shape { m: 2, e: 32, k: 4, z: 64, i: 128 },
+    Shape { m: 8, e: 32, k: 4, z: 64, i: 128 },
+    Shape { m: 2, e: 32, k: 4, z: 128, i: 32 },
+    Shape { m: 8, e: 32, k: 4, z: 128, i: 32 },
 ];
 
 type Test = fn(Shape) -> Result<(), String>;
 
 /// The tests of this family.
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 2] = [("router_topk", router), ("expert_sum", sum)];
+    let tests: [(&str, Test); 4] = [
+        ("router_topk", router),
+        ("expert_w13", gate_and_up),
+        ("expert_w2", down),
+        ("expert_sum", sum),
+    ];
     let mut trials = Vec::new();
     for (kernel, test) in tests {
         for shape in SHAPES {
-            let Shape { m, e, k, z } = shape;
-            trials.push(trial(format!("{kernel} E={e} K={k} Z={z} M={m}"), move || test(shape)));
+            let Shape { m, e, k, z, i } = shape;
+            trials.push(trial(format!("{kernel} E={e} K={k} Z={z} I={i} M={m}"), move || {
+                test(shape)
+            }));
         }
     }
     trials
@@ -81,6 +92,78 @@ fn router(shape: Shape) -> Result<(), String> {
             wt.extend(route.weights);
         }
         vec![("id", id), ("wt", wt)]
+    })?;
+    Ok(())
+}
+
+/// Experts whose weights a test holds; picks are among them.
+const HELD: usize = 5;
+
+/// Random codes of packed weights of `rows` rows, scales that keep sums of `columns` products near 1, and picks.
+fn packed(shape: Shape, rows: usize, columns: usize) -> Result<(Buffer, Buffer, Buffer), String> {
+    let random = |len: usize, stream: u64, range: i64| {
+        let range = IntRange { range: 0..range, distinct: None };
+        Buffer::random(DType::I32, len, SEED, stream, Some(&range)).map_err(|e| e.to_string())
+    };
+    let codes =
+        |buffer: &Buffer| -> Vec<u64> { buffer.to_f64().iter().map(|v| *v as u64).collect() };
+    let low = 127 - 2 - columns.ilog2() as u64 / 2;
+    let weights = codes(&random(HELD * rows * columns, 21, 16)?);
+    let scales: Vec<u64> =
+        codes(&random(HELD * rows * columns / 32, 22, 3)?).iter().map(|s| low + s).collect();
+    Ok((
+        Buffer::from_codes(DType::E2m1, &weights),
+        Buffer::from_codes(DType::Ue8m0, &scales),
+        random(shape.m * shape.k, 23, HELD as i64)?,
+    ))
+}
+
+/// The values of expert `e` of packed weights with `rows` rows.
+fn unpacked(weights: &[f64], scales: &[f64], e: usize, rows: usize, columns: usize) -> Vec<f64> {
+    let size = rows * columns;
+    let (weights, scales) = (&weights[e * size..][..size], &scales[e * size / 32..][..size / 32]);
+    weights.iter().enumerate().map(|(at, w)| w * scales[at / 32]).collect()
+}
+
+fn gate_and_up(shape: Shape) -> Result<(), String> {
+    let Shape { m, k, z, i, .. } = shape;
+    let bind =
+        [("M", m as i64), ("E", HELD as i64), ("K", k as i64), ("I", i as i64), ("Z", z as i64)];
+    let built = k3::build("experts.tile", "expert_w13", &bind)?;
+    let (w13, s13, id) = packed(shape, 2 * i, z)?;
+    let memory = k3::memory(
+        &built,
+        vec![("w13", w13), ("s13", s13), ("id", id)],
+        &[("beta", 4.0), ("linear_beta", 25.0)],
+    )?;
+    check(&built, memory, |a| {
+        let situ = Situ { beta: a.scalar("beta"), linear_beta: a.scalar("linear_beta") };
+        let (w13, s13, id, x) = (a.buffer("w13"), a.buffer("s13"), a.buffer("id"), a.buffer("z"));
+        let act = id.iter().enumerate().flat_map(|(pick, &e)| {
+            let weights = unpacked(&w13, &s13, e as usize, 2 * i, z);
+            let (w1, w3) = weights.split_at(i * z);
+            let expert = moe::Expert { w1: w1.to_vec(), w2: Vec::new(), w3: w3.to_vec() };
+            expert.activation(&x[pick / k * z..][..z], situ)
+        });
+        vec![("act", act.collect())]
+    })?;
+    Ok(())
+}
+
+fn down(shape: Shape) -> Result<(), String> {
+    let Shape { m, k, z, i, .. } = shape;
+    let bind =
+        [("M", m as i64), ("E", HELD as i64), ("K", k as i64), ("I", i as i64), ("Z", z as i64)];
+    let built = k3::build("experts.tile", "expert_w2", &bind)?;
+    let (w2, s2, id) = packed(shape, z, i)?;
+    let memory = k3::memory(&built, vec![("w2", w2), ("s2", s2), ("id", id)], &[])?;
+    check(&built, memory, |a| {
+        let (w2, s2, id, act) = (a.buffer("w2"), a.buffer("s2"), a.buffer("id"), a.buffer("act"));
+        let y = id.iter().enumerate().flat_map(|(pick, &e)| {
+            let weights = unpacked(&w2, &s2, e as usize, z, i);
+            gemv(&weights, &act[pick * i..][..i], 1, z, i)
+        });
+        vec![("y", y.collect())]
     })?;
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = format!("situ_gate I={width} M={m}");
         trials.push(trial(name, move || situ_gate(m, width)));
     }
-    for (m, h, block) in [(1, 7168, 1024), (2, 256, 256), (8, 256, 96)] {
+    for (m, h, block) in [(1, 7168, 1024), (2, 256, 256), (8, 256, 512)] {
         for kernel in ["residual_add", "residual_open"] {
             let name = format!("{kernel} H={h} M={m} BLOCK={block}");
             trials.push(trial(name, move || residual(kernel, m, h, block)));

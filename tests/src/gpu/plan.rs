@@ -336,6 +336,22 @@ const ROWS: &[Row] = &[
         &[("factor", "1")],
         FUNCTIONS,
     ),
+    (
+        "expert_w13",
+        "experts.tile",
+        "expert_w13",
+        &[("M", 1), ("K", 4), ("E", 5), ("I", 192), ("Z", 3584)],
+        &[("beta", "4"), ("linear_beta", "25")],
+        ROUNDED_TWICE,
+    ),
+    (
+        "expert_w2",
+        "experts.tile",
+        "expert_w2",
+        &[("M", 1), ("K", 4), ("E", 5), ("I", 192), ("Z", 3584)],
+        &[],
+        EXACT,
+    ),
     ("expert_sum", "experts.tile", "expert_sum", &[("M", 2), ("K", 16), ("Z", 3584)], &[], EXACT),
 ];
 
