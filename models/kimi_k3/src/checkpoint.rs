@@ -19,6 +19,7 @@ use safetensors::Dtype;
 pub use error::CheckpointError;
 
 use crate::config::Config;
+use crate::files::{MAX_LIST, read_text};
 use crate::manifest::{self, Entry, Rule};
 use map::MappedFile;
 
@@ -106,7 +107,7 @@ impl Checkpoint {
         if !path.exists() {
             return Err(CheckpointError::None { folder: folder.to_owned() });
         }
-        let text = crate::files::read_text(&path)
+        let text = read_text(&path, MAX_LIST)
             .map_err(|source| CheckpointError::File { path: path.clone(), source })?;
         let weight_map = index::parse(&text, &path)?;
         let mut checkpoint = Checkpoint { files: Vec::new(), tensors: BTreeMap::new() };

@@ -13,6 +13,7 @@ use std::path::Path;
 pub use draft::DraftConfig;
 pub use error::ConfigError;
 
+use crate::files::{MAX_CONFIG, read_text};
 use crate::reference::pointwise::Situ;
 
 /// The file's name in a folder.
@@ -182,7 +183,7 @@ impl Config {
     /// The file cannot be read, or [`Config::parse`] refuses it.
     pub fn open(folder: &Path) -> Result<Config, ConfigError> {
         let path = folder.join(FILE_NAME);
-        match crate::files::read_text(&path) {
+        match read_text(&path, MAX_CONFIG) {
             Ok(text) => Config::parse(&text),
             Err(source) => Err(ConfigError::Read { path, source }),
         }

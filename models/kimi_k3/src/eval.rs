@@ -6,6 +6,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::code::Code;
+use crate::files::{MAX_LIST, read_text};
 
 /// Stands before the result of a chain of arithmetic.
 const RESULT_MARK: &str = "#### ";
@@ -132,7 +133,7 @@ impl EvalError {
 /// # Errors
 /// The file cannot be read, or [`parse`] refuses it.
 pub fn open(path: &Path) -> Result<Vec<Task>, EvalError> {
-    let text = crate::files::read_text(path)
+    let text = read_text(path, MAX_LIST)
         .map_err(|source| EvalError::Read { path: path.to_owned(), source })?;
     parse(&text)
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use safetensors::Dtype;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
 use super::CheckpointError;
@@ -20,6 +20,9 @@ const LENGTH_BYTES: usize = 8;
 
 /// Bytes that a header may have, as in the format's own implementation.
 const MAX_HEADER: u64 = 100_000_000;
+
+/// Axes that a tensor may have: a header must not ask for more memory than it takes itself.
+const MAX_AXES: usize = 16;
 
 /// Characters of a name or a parser's message that a message shows.
 const SHOWN: usize = 200;
@@ -40,9 +43,13 @@ pub(super) struct Info {
 #[derive(Deserialize)]
 struct Raw {
     dtype: Dtype,
-    shape: Vec<usize>,
+    shape: Shape,
     data_offsets: (usize, usize),
 }
+
+/// Extents, outermost first.
+#[derive(Debug)]
+struct Shape(Vec<usize>);
 
 /// The tensors of a file by name.
 pub(super) fn parse(file: &[u8], path: &Path) -> Result<BTreeMap<String, Info>, CheckpointError> {
@@ -93,7 +100,7 @@ fn place(
                 format!(
                     "has {} bytes, its shape {} of {:?} needs {needed}",
                     end - start,
-                    shown(&format!("{:?}", entry.shape)),
+                    shown(&format!("{:?}", entry.shape.0)),
                     entry.dtype
                 ),
             ));
@@ -120,14 +127,14 @@ fn place(
     let info = |(name, entry): (String, Raw)| {
         let (start, end) = entry.data_offsets;
         let bytes = data.start + start..data.start + end;
-        (name, Info { dtype: entry.dtype, shape: entry.shape, bytes })
+        (name, Info { dtype: entry.dtype, shape: entry.shape.0, bytes })
     };
     Ok(raw.into_iter().map(info).collect())
 }
 
 /// Bytes that the shape needs; `None` when they cannot be counted or end within a byte.
 fn size_of(entry: &Raw) -> Option<usize> {
-    let elements = entry.shape.iter().try_fold(1_usize, |all, &axis| all.checked_mul(axis))?;
+    let elements = entry.shape.0.iter().try_fold(1_usize, |all, &axis| all.checked_mul(axis))?;
     let bits = elements.checked_mul(entry.dtype.bitsize())?;
     bits.is_multiple_of(8).then_some(bits / 8)
 }
@@ -185,5 +192,32 @@ impl<'de> Visitor<'de> for EntriesVisitor {
             }
         }
         Ok(entries)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shape, D::Error> {
+        deserializer.deserialize_seq(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX_AXES} extents")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+        let mut shape = Vec::new();
+        while let Some(extent) = list.next_element()? {
+            if shape.len() == MAX_AXES {
+                return Err(de::Error::invalid_length(MAX_AXES + 1, &self));
+            }
+            shape.push(extent);
+        }
+        Ok(Shape(shape))
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::fields::Fields;
 use super::read::{MAX_AXIS, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, product};
 use super::{Config, ConfigError, FILE_NAME, Mla};
+use crate::files::{MAX_CONFIG, read_text};
 
 /// Everything that the drafter's configuration says.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +41,7 @@ impl DraftConfig {
     /// The file cannot be read, or [`DraftConfig::parse`] refuses it.
     pub fn open(folder: &Path, target: &Config) -> Result<DraftConfig, ConfigError> {
         let path = folder.join(FILE_NAME);
-        match crate::files::read_text(&path) {
+        match read_text(&path, MAX_CONFIG) {
             Ok(text) => DraftConfig::parse(&text, target),
             Err(source) => Err(ConfigError::Read { path, source }),
         }
