@@ -59,7 +59,7 @@ pub(crate) fn run_grid(
             }
             Some(result)
         };
-        let all: Vec<Option<Result<Ended, EmuError>>> = if options.parallel {
+        let all: Vec<Option<Result<Ended, EmuError>>> = if options.parallel && count > 1 {
             (0..count as usize).into_par_iter().map(one).collect()
         } else {
             (0..count as usize).map(one).collect()

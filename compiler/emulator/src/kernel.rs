@@ -7,12 +7,14 @@ mod shape;
 mod tests;
 
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Kernel, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, VarId};
 use kernel_ir::ops::Elements;
+use kernel_ir::ops::contract::Contraction;
 
 use crate::counters::{Printed, Trace};
 use crate::error::{EmuError, ErrorKind};
@@ -30,8 +32,31 @@ pub fn run_kernel(
     memory: &mut Memory,
     options: &Options,
 ) -> Result<Trace, EmuError> {
+    run_prepared(kernel, &Prepared::new(kernel), memory, options)
+}
+
+/// What every run of a kernel needs again; made as runs need it.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// By the value that it makes.
+    contractions: IndexVec<ValueId, OnceLock<Contraction>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(kernel: &Kernel) -> Prepared {
+        Prepared { contractions: kernel.values.iter().map(|_| OnceLock::new()).collect() }
+    }
+}
+
+/// [`run_kernel`] with what earlier runs of the same kernel left.
+pub(crate) fn run_prepared(
+    kernel: &Kernel,
+    prepared: &Prepared,
+    memory: &mut Memory,
+    options: &Options,
+) -> Result<Trace, EmuError> {
     let run = |cta, launched: Launched<'_>| {
-        let mut machine = Machine::new(kernel, launched, cta, options.max_steps);
+        let mut machine = Machine::new(kernel, prepared, launched, cta, options.max_steps);
         machine.block(&kernel.body)?;
         Ok(machine.end())
     };
@@ -41,6 +66,7 @@ pub fn run_kernel(
 /// One CTA.
 struct Machine<'k> {
     kernel: &'k Kernel,
+    prepared: &'k Prepared,
     cta: [u32; 3],
     view: View<'k>,
     values: IndexVec<ValueId, Option<Rc<Elements>>>,
@@ -54,12 +80,14 @@ struct Machine<'k> {
 impl<'k> Machine<'k> {
     fn new(
         kernel: &'k Kernel,
+        prepared: &'k Prepared,
         launched: Launched<'k>,
         cta: [u32; 3],
         max_steps: u64,
     ) -> Machine<'k> {
         Machine {
             kernel,
+            prepared,
             cta,
             view: View::new(launched),
             values: kernel.values.iter().map(|_| None).collect(),

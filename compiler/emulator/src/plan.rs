@@ -24,7 +24,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::error::EmuError;
-use crate::kernel::run_kernel;
+use crate::kernel::{Prepared, run_prepared};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
 
@@ -78,12 +78,19 @@ pub enum PlanFailure {
 /// The buffers of one rank.
 type RankBuffers = Vec<Buffer>;
 
+/// A kernel and what its runs need again.
+#[derive(Debug)]
+struct Ready {
+    kernel: Verified<Kernel>,
+    prepared: Prepared,
+}
+
 /// A plan with its kernels and the memory of its ranks.
 #[derive(Debug)]
 pub struct EmuExecutor {
     plan: CheckedPlan,
     /// The kernel of each node that is one.
-    kernels: Vec<Option<Arc<Verified<Kernel>>>>,
+    kernels: Vec<Option<Arc<Ready>>>,
     ranks: Vec<RankBuffers>,
     options: Options,
 }
@@ -100,10 +107,14 @@ impl EmuExecutor {
     ) -> Result<EmuExecutor, PlanFailure> {
         let keys: Vec<KernelKey> = plan.kernels().into_iter().cloned().collect();
         let built = instantiate(&keys, sources)?;
-        let built: BTreeMap<KernelKey, Arc<Verified<Kernel>>> =
-            keys.into_iter().zip(built.into_iter().map(Arc::new)).collect();
+        let ready = |kernel: Verified<Kernel>| {
+            let prepared = Prepared::new(&kernel);
+            Arc::new(Ready { kernel, prepared })
+        };
+        let built: BTreeMap<KernelKey, Arc<Ready>> =
+            keys.into_iter().zip(built.into_iter().map(ready)).collect();
         let signatures =
-            built.iter().map(|(key, kernel)| (key.clone(), signature(kernel))).collect();
+            built.iter().map(|(key, ready)| (key.clone(), signature(&ready.kernel))).collect();
         let plan = plan.check(signatures).map_err(PlanFailure::Plan)?;
         let of_node = |op: &NodeOp| match op {
             NodeOp::Kernel { kernel, .. } => built.get(kernel).cloned(),
@@ -116,6 +127,11 @@ impl EmuExecutor {
         let buffers = || plan.buffers.iter().map(fresh).collect();
         let ranks = (0..plan.ranks).map(|_| buffers()).collect();
         Ok(EmuExecutor { plan, kernels, ranks, options: Options::STANDARD })
+    }
+
+    /// Sets how the kernels are run; [`Options::STANDARD`] without.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
     }
 
     /// Makes a weight, host or state buffer of a rank poison, or zero if it is a state: as before the
@@ -228,7 +244,7 @@ fn fresh(described: &kernel_abi::plan::PlanBuffer) -> Buffer {
 
 /// Launches a kernel on the buffers of one rank.
 fn launch(
-    kernel: &Kernel,
+    ready: &Ready,
     args: &[kernel_abi::plan::Argument],
     rank: usize,
     buffers: &mut RankBuffers,
@@ -236,6 +252,7 @@ fn launch(
 ) -> Result<(), EmuError> {
     // Buffers move into the memory of the launch and back; one that is read through two parameters is
     // copied for the second.
+    let kernel = &ready.kernel;
     let mut home: IndexVec<ParamId, Option<usize>> = IndexVec::new();
     let mut memory = Memory::new(&kernel.params);
     let mut taken: Vec<(usize, ParamId)> = Vec::with_capacity(args.len());
@@ -265,7 +282,7 @@ fn launch(
         }
         home.push(at);
     }
-    let result = run_kernel(kernel, &mut memory, options).map(|_| ());
+    let result = run_prepared(kernel, &ready.prepared, &mut memory, options).map(|_| ());
     for (id, home) in home.iter_enumerated() {
         let argument = std::mem::replace(&mut memory.arguments[id], Argument::Missing);
         if let (Argument::Buffer(buffer), Some(index)) = (argument, *home) {

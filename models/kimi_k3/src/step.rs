@@ -72,6 +72,14 @@ pub fn load_weights<E: Executor, S: TensorSource>(
     Ok(())
 }
 
+/// The state of all requests of a decoder.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    positions: Vec<u64>,
+    /// Rank by rank.
+    states: Vec<Vec<u8>>,
+}
+
 /// Why weights cannot be loaded.
 #[derive(Debug, Error)]
 pub enum LoadError<T, E> {
@@ -181,6 +189,35 @@ impl<E: Executor> Decoder<E> {
                 self.executor.write(rank, state, &zeros).map_err(StepError::Executor)?;
             }
         }
+        Ok(())
+    }
+
+    /// The states and positions of all requests, to come back to.
+    ///
+    /// # Errors
+    /// The executor does not give a state.
+    pub fn snapshot(&self) -> Result<Snapshot, StepError<E::Error>> {
+        let mut states = Vec::new();
+        for rank in 0..self.executor.plan().ranks {
+            for &state in &self.host.states {
+                states.push(self.executor.read(rank, state).map_err(StepError::Executor)?);
+            }
+        }
+        Ok(Snapshot { positions: self.positions.clone(), states })
+    }
+
+    /// Goes back to a snapshot of this decoder.
+    ///
+    /// # Errors
+    /// The executor does not take a state.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), StepError<E::Error>> {
+        let mut states = snapshot.states.iter();
+        for rank in 0..self.executor.plan().ranks {
+            for (&state, bytes) in self.host.states.iter().zip(states.by_ref()) {
+                self.executor.write(rank, state, bytes).map_err(StepError::Executor)?;
+            }
+        }
+        self.positions.clone_from(&snapshot.positions);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::distribution::AxisMap;
 use kernel_ir::kernel::{Op, TileAccess, Value, ValueId, VarId};
-use kernel_ir::ops::contract::{Operand, contract};
+use kernel_ir::ops::contract::{Contraction, Operand};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::reduce::{Axes3, argmax, fold, scan};
@@ -70,14 +70,15 @@ impl Machine<'_> {
             | Op::Contract { .. } => {}
         }
         let mut out = self.take(result, dtype);
-        self.compute(op, dtype, to, &mut out, span)?;
+        self.compute(result, op, dtype, to, &mut out, span)?;
         self.set(result, out);
         Ok(())
     }
 
-    /// Fills `out` with the one result of `op`.
+    /// Fills `out` with `result`, the one result of `op`.
     fn compute(
         &mut self,
+        result: ValueId,
         op: &Op,
         dtype: DType,
         to: &[u32],
@@ -167,15 +168,18 @@ impl Machine<'_> {
                     }
                 }
             }
-            Op::Contract { spec, a, b, acc } => {
-                let (a_maps, b_maps) = (maps_of(&values[*a]), maps_of(&values[*b]));
-                let (a_shape, b_shape) = (&values[*a].shape, &values[*b].shape);
-                let (a, b) = (self.value(*a), self.value(*b));
+            Op::Contract { spec, a: a_id, b: b_id, acc } => {
+                let (a, b) = (self.value(*a_id), self.value(*b_id));
                 let acc = acc.map(|acc| self.value(acc));
-                let a = Operand { elements: &a, shape: a_shape, maps: &a_maps };
-                let b = Operand { elements: &b, shape: b_shape, maps: &b_maps };
-                let products = contract(spec, a, b, acc.as_deref(), out);
-                let products = products.expect("sema and inference fix extents and spreads");
+                let order = self.prepared.contractions[result].get_or_init(|| {
+                    let (a_maps, b_maps) = (maps_of(&values[*a_id]), maps_of(&values[*b_id]));
+                    let (a_shape, b_shape) = (&values[*a_id].shape, &values[*b_id].shape);
+                    let a = Operand { elements: &a, shape: a_shape, maps: &a_maps };
+                    let b = Operand { elements: &b, shape: b_shape, maps: &b_maps };
+                    let order = Contraction::new(spec, a, b);
+                    order.expect("sema and inference fix extents and spreads")
+                });
+                let products = order.run(&a, &b, acc.as_deref(), out);
                 self.count_flops(dtype, 2 * products as usize);
             }
             Op::ReadVar { .. } | Op::Relayout { .. } | Op::Argmax { .. } => {

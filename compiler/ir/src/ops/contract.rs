@@ -94,32 +94,65 @@ pub fn contract(
     acc: Option<&Elements>,
     out: &mut Elements,
 ) -> Result<u64, ContractError> {
-    let a_axes = Axes::of(&spec.a, a)?;
-    let b_axes = Axes::of(&spec.b, b)?;
-    let contracted = spec.contracted();
-    let sum = positions(&contracted, &a_axes, &b_axes)?;
-    let free = positions(&spec.out, &a_axes, &b_axes)?;
-    let maps = contracted_maps(spec, a.maps, b.maps)?;
-    let slots = Slots::of(&maps);
-    let local = FoldOrder::of(&maps).is_local();
-    let slot_of: Vec<usize> = sum.coordinates().map(|c| slots.of_coordinates(&c)).collect();
+    Ok(Contraction::new(spec, a, b)?.run(a.elements, b.elements, acc, out))
+}
 
-    let chains = Chains {
-        a: a.elements.slice::<u32>(),
-        b: b.elements.slice::<u32>(),
-        free: &free,
-        sum: &sum,
-        slots: &slots,
-        slot_of: &slot_of,
-        local,
-        running: acc.map(|acc| acc.slice::<u32>()),
-        inner: inner_strides(&spec.out, &a_axes, &b_axes),
-    };
-    out.reset(kernel_abi::DType::F32);
-    let out = out.vec_mut::<u32>();
-    out.reserve(free.len());
-    math::with_simd(Appending(&chains, out));
-    Ok(free.len() as u64 * sum.len() as u64)
+/// What a contraction walks through: it depends on shapes and spreads, not on elements, so one serves every
+/// run of an operation.
+#[derive(Debug, Clone)]
+pub struct Contraction {
+    free: Positions,
+    sum: Positions,
+    slots: Slots,
+    /// The chain that each summed position belongs to.
+    slot_of: Vec<usize>,
+    local: bool,
+    /// The last axis of the result: extent and strides in both operands.
+    inner: (usize, usize, usize),
+}
+
+impl Contraction {
+    /// The contraction of operands of these shapes and spreads.
+    ///
+    /// # Errors
+    /// They do not fit the letters.
+    pub fn new(
+        spec: &ContractSpec,
+        a: Operand<'_>,
+        b: Operand<'_>,
+    ) -> Result<Contraction, ContractError> {
+        let a_axes = Axes::of(&spec.a, a)?;
+        let b_axes = Axes::of(&spec.b, b)?;
+        let sum = positions(&spec.contracted(), &a_axes, &b_axes)?;
+        let free = positions(&spec.out, &a_axes, &b_axes)?;
+        let maps = contracted_maps(spec, a.maps, b.maps)?;
+        let slots = Slots::of(&maps);
+        let local = FoldOrder::of(&maps).is_local();
+        let slot_of = sum.coordinates().map(|c| slots.of_coordinates(&c)).collect();
+        let inner = inner_strides(&spec.out, &a_axes, &b_axes);
+        Ok(Contraction { free, sum, slots, slot_of, local, inner })
+    }
+
+    /// Replaces `out` by the contraction of f32 elements; returns the number of products.
+    pub fn run(
+        &self,
+        a: &Elements,
+        b: &Elements,
+        acc: Option<&Elements>,
+        out: &mut Elements,
+    ) -> u64 {
+        let chains = Chains {
+            order: self,
+            a: a.slice::<u32>(),
+            b: b.slice::<u32>(),
+            running: acc.map(|acc| acc.slice::<u32>()),
+        };
+        out.reset(kernel_abi::DType::F32);
+        let out = out.vec_mut::<u32>();
+        out.reserve(self.free.len());
+        math::with_simd(Appending(&chains, out));
+        self.free.len() as u64 * self.sum.len() as u64
+    }
 }
 
 /// Extent and strides in both operands of the last letter of the result: 1 and 0 for a scalar.
@@ -133,17 +166,11 @@ fn inner_strides(out: &[std::sync::Arc<str>], a: &Axes<'_>, b: &Axes<'_>) -> (us
 
 /// The chains of products of all outputs.
 struct Chains<'a> {
+    order: &'a Contraction,
     /// Bits of f32.
     a: &'a [u32],
     b: &'a [u32],
-    free: &'a Positions,
-    sum: &'a Positions,
-    slots: &'a Slots,
-    slot_of: &'a [usize],
-    local: bool,
     running: Option<&'a [u32]>,
-    /// The last axis of the result: extent and strides in both operands.
-    inner: (usize, usize, usize),
 }
 
 /// Appends every output.
@@ -159,7 +186,7 @@ impl math::Loop for Appending<'_, '_> {
 impl Chains<'_> {
     #[inline(always)]
     fn append(&self, out: &mut Vec<u32>) {
-        match self.inner {
+        match self.order.inner {
             (width, 1, 1) if width > 1 => self.rows(width, out, |f, acc, a, b| {
                 let (x, y) = (&self.a[a..a + width], &self.b[b..b + width]);
                 for ((acc, &x), &y) in acc.iter_mut().zip(x).zip(y) {
@@ -191,23 +218,25 @@ impl Chains<'_> {
         out: &mut Vec<u32>,
         product: impl Fn(fn(u32, u32, f32) -> f32, &mut [f32], usize, usize),
     ) {
-        let mut partial = vec![0.0f32; self.slots.count() * width];
-        for start in (0..self.free.len()).step_by(width) {
-            let (a, b) = (self.free.a[start], self.free.b[start]);
+        let mut partial = vec![0.0f32; self.order.slots.count() * width];
+        for start in (0..self.order.free.len()).step_by(width) {
+            let (a, b) = (self.order.free.a[start], self.order.free.b[start]);
             partial.fill(0.0);
             let running = self.running.map(|running| &running[start..start + width]);
-            if let (true, Some(running)) = (self.local, running) {
+            if let (true, Some(running)) = (self.order.local, running) {
                 for (p, &r) in partial.iter_mut().zip(running) {
                     *p = f32::from_bits(r);
                 }
             }
-            for ((&a_sum, &b_sum), &slot) in self.sum.a.iter().zip(&self.sum.b).zip(self.slot_of) {
+            for ((&a_sum, &b_sum), &slot) in
+                self.order.sum.a.iter().zip(&self.order.sum.b).zip(&self.order.slot_of)
+            {
                 let chain = &mut partial[slot * width..][..width];
                 product(fused, chain, a + a_sum, b + b_sum);
             }
-            self.slots.combine(&mut partial, width, |a, b| a + b);
+            self.order.slots.combine(&mut partial, width, |a, b| a + b);
             match running {
-                Some(running) if !self.local => {
+                Some(running) if !self.order.local => {
                     let sums = partial.iter().zip(running);
                     out.extend(sums.map(|(p, &r)| canonical(f32::from_bits(r) + p).to_bits()));
                 }
@@ -219,20 +248,21 @@ impl Chains<'_> {
     /// One output after the other.
     #[inline(always)]
     fn outputs(&self, out: &mut Vec<u32>) {
-        let mut partial = vec![0.0f32; self.slots.count()];
-        let len = self.sum.len();
+        let mut partial = vec![0.0f32; self.order.slots.count()];
+        let len = self.order.sum.len();
         let contiguous = |at: &[usize]| at.iter().enumerate().all(|(i, &o)| i == o);
-        let side_by_side = self.local && contiguous(&self.sum.a) && contiguous(&self.sum.b);
-        for (at, (&a, &b)) in self.free.a.iter().zip(&self.free.b).enumerate() {
+        let side_by_side =
+            self.order.local && contiguous(&self.order.sum.a) && contiguous(&self.order.sum.b);
+        for (at, (&a, &b)) in self.order.free.a.iter().zip(&self.order.free.b).enumerate() {
             let running = self.running.map(|running| f32::from_bits(running[at]));
-            if self.local {
+            if self.order.local {
                 let mut acc = running.unwrap_or(0.0);
                 if side_by_side {
                     for (&x, &y) in self.a[a..a + len].iter().zip(&self.b[b..b + len]) {
                         acc = fused(x, y, acc);
                     }
                 } else {
-                    for (&a_sum, &b_sum) in self.sum.a.iter().zip(&self.sum.b) {
+                    for (&a_sum, &b_sum) in self.order.sum.a.iter().zip(&self.order.sum.b) {
                         acc = fused(self.a[a + a_sum], self.b[b + b_sum], acc);
                     }
                 }
@@ -240,11 +270,13 @@ impl Chains<'_> {
                 continue;
             }
             partial.fill(0.0);
-            for ((&a_sum, &b_sum), &slot) in self.sum.a.iter().zip(&self.sum.b).zip(self.slot_of) {
+            for ((&a_sum, &b_sum), &slot) in
+                self.order.sum.a.iter().zip(&self.order.sum.b).zip(&self.order.slot_of)
+            {
                 let (x, y) = (self.a[a + a_sum], self.b[b + b_sum]);
                 partial[slot] = fused(x, y, partial[slot]);
             }
-            self.slots.combine(&mut partial, 1, |a, b| a + b);
+            self.order.slots.combine(&mut partial, 1, |a, b| a + b);
             let total = running.map_or(partial[0], |running| running + partial[0]);
             out.push(canonical(total).to_bits());
         }
@@ -310,6 +342,7 @@ impl<'a> Axes<'a> {
 }
 
 /// Offsets into both operands for all positions of some letters, the first letter slowest.
+#[derive(Debug, Clone)]
 struct Positions {
     extents: Vec<u32>,
     a: Vec<usize>,

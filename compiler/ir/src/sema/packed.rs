@@ -192,7 +192,9 @@ impl<'a> Lower<'a> {
             };
             match entry {
                 AxisIndex::New => {}
-                AxisIndex::At(_) | AxisIndex::Gather(_) | AxisIndex::Along(_) if axis.within > 1 => {
+                AxisIndex::At(_) | AxisIndex::Gather(_) | AxisIndex::Along(_)
+                    if axis.within > 1 =>
+                {
                     return Err(self.parted(access, group, span, "single elements of a group"));
                 }
                 AxisIndex::At(_) | AxisIndex::Along(_) => {
