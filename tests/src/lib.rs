@@ -3,6 +3,7 @@
 //!
 //! Invariants: nothing here knows LLVM; a test depends on files of the repository and on seeds alone.
 
+pub mod decode;
 pub mod directive;
 pub mod examples;
 pub mod gpu;

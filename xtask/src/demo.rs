@@ -20,6 +20,7 @@ const TRAP_TARGET: &str = "sm_100a";
 /// What every step may use.
 struct Demo {
     kernelc: PathBuf,
+    kimi_k3: PathBuf,
     tools: Tools,
 }
 
@@ -28,10 +29,18 @@ struct Step {
     run: fn(&Demo) -> Result<()>,
 }
 
-const STEPS: [Step; 3] = [
+const MINI: &str = "models/kimi_k3/mini";
+const PROMPT: &str = "1 In the beginning";
+const NEW_TOKENS: &str = "48";
+
+const STEPS: [Step; 4] = [
     Step { heading: "every kernel for every target: built and audited", run: build_kernels },
     Step { heading: "the kernels on real input: layer 1 against its goldens", run: real_input },
     Step { heading: "the trap: a load that ptxas moves above its wait", run: trap },
+    Step {
+        heading: "kimi-k3-mini writes text, every operation a kernel on the emulator",
+        run: generate,
+    },
 ];
 
 pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
@@ -41,7 +50,12 @@ pub(crate) fn main(args: &[String]) -> Result<ExitCode> {
     let workspace = Workspace::enter()?;
     let tools = setup::run(&workspace)?;
     run(cargo().args(["build", "--package", "kernelc", "--bin", "kernelc"]))?;
-    let demo = Demo { kernelc: workspace.program("debug", "kernelc"), tools };
+    run(cargo().args(["build", "--package", "kimi-k3", "--bin", "kimi-k3"]))?;
+    let demo = Demo {
+        kernelc: workspace.program("debug", "kernelc"),
+        kimi_k3: workspace.program("debug", "kimi-k3"),
+        tools,
+    };
     for (index, step) in STEPS.iter().enumerate() {
         println!("\n== {} of {}: {}\n", index + 1, STEPS.len(), step.heading);
         (step.run)(&demo).with_context(|| format!("demo step {}", index + 1))?;
@@ -137,6 +151,13 @@ fn trap(demo: &Demo) -> Result<()> {
         println!("{line}");
     }
     Ok(())
+}
+
+/// The program streams the text; its exit code is the verdict.
+fn generate(demo: &Demo) -> Result<()> {
+    let mut generate = Command::new(&demo.kimi_k3);
+    generate.args(["generate", "--model", MINI, "--max-new-tokens", NEW_TOKENS]);
+    run(generate.args(["--prompt", PROMPT]))
 }
 
 /// For each finding with places in the machine code: what moved above what, in PTX and in SASS.

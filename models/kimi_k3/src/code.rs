@@ -74,6 +74,8 @@ codes! {
     K0302,
     /// Prompt and new tokens are longer than the context.
     K0303,
+    /// A file of token ids is none.
+    K0304,
     /// The tensor-parallel ranks do not divide what they share.
     K0401,
     /// A step of as many rows as no kernel takes.
@@ -90,6 +92,12 @@ codes! {
     K0601,
     /// A line of a set of tasks is no task.
     K0602,
+    /// A file of the command line cannot be read or written.
+    K0701,
+    /// Standard output does not take the text.
+    K0702,
+    /// Stopped by Ctrl-C.
+    K0703,
 }
 
 impl fmt::Display for Code {

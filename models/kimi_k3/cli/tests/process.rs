@@ -1,0 +1,191 @@
+//! `kimi-k3` as a process: what it answers and writes, and that bad input gets a coded error and leaves nothing.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn mini() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../mini")
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kimi-k3")).args(args).output().unwrap()
+}
+
+fn refused(args: &[&str], exit: i32, code: &str) {
+    let output = run(args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(exit), "{stderr}");
+    assert!(stderr.starts_with(&format!("error[{code}]: ")), "{stderr}");
+    assert!(output.stdout.is_empty());
+}
+
+/// A copy of the mini without its goldens, to be damaged.
+fn copy() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(mini().join(name), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_text_is_continued_in_the_same_way_every_time() {
+    let mini = mini();
+    let mini = mini.to_str().unwrap();
+    let prompt = "2 Kings 13\n1 In the three and twentieth year of Joash";
+    let base = ["generate", "--model", mini, "--prompt", prompt, "--max-new-tokens", "6"];
+    let text = run(&base);
+    assert!(text.status.success(), "{}", String::from_utf8_lossy(&text.stderr));
+    let text = String::from_utf8(text.stdout).unwrap();
+    let json = run(&[&base[..], &["--json", "--device", "emulator"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(format!("{}\n", json["text"].as_str().unwrap()), text);
+    assert_eq!(json["stop"], "length");
+    assert_eq!(json["prompt_ids"].as_array().unwrap().len(), 24);
+    // The first choices of the reference of this prompt; their margins are above 0.3.
+    assert_eq!(json["ids"][0], 285);
+    let sampled = |seed: &str| {
+        let words = ["--json", "--temperature", "1.5", "--top-p", "0.95", "--seed", seed];
+        let output = run(&[&base[..], &words].concat());
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["ids"].clone()
+    };
+    assert_eq!(sampled("1"), sampled("1"));
+    assert_ne!(sampled("1"), sampled("2"));
+}
+
+#[test]
+fn logits_are_written_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ids, out) = (folder.path().join("ids.json"), folder.path().join("out.safetensors"));
+    std::fs::write(&ids, "[0, 25, 1112]").unwrap();
+    let (ids_path, out_path) = (ids.to_str().unwrap(), out.to_str().unwrap());
+    let mini = mini();
+    let mini = mini.to_str().unwrap();
+    let base = ["logits", "--model", mini, "--tokens", ids_path, "--out", out_path];
+    let output = run(&base);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = std::fs::read(&out).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let logits = file.tensor("logits").unwrap();
+    assert_eq!((logits.dtype(), logits.shape()), (safetensors::Dtype::F32, &[3, 2048][..]));
+    for (text, code) in [
+        ("[0, 2048]", "K0302"),
+        ("[0, -1]", "K0302"),
+        ("[]", "K0301"),
+        ("[0, 1.5]", "K0304"),
+        ("{", "K0304"),
+    ] {
+        std::fs::write(&ids, text).unwrap();
+        refused(&base, 1, code);
+    }
+    // What was written before is still there.
+    assert_eq!(std::fs::read(&out).unwrap(), bytes);
+    let nowhere = folder.path().join("no/such/folder/out.safetensors");
+    std::fs::write(&ids, "[0]").unwrap();
+    let nowhere = nowhere.to_str().unwrap();
+    refused(&["logits", "--model", mini, "--tokens", ids_path, "--out", nowhere], 4, "K0701");
+}
+
+#[test]
+fn tasks_are_scored() {
+    let mini = mini();
+    let tasks = mini.join("eval/arith.jsonl");
+    let (mini, tasks) = (mini.to_str().unwrap(), tasks.to_str().unwrap());
+    let output =
+        run(&["eval", "--model", mini, "--tasks", tasks, "--limit", "2", "--jobs", "2", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["tasks"], 2);
+    // The reference agrees with itself in bf16 on 1729 of 1730 tokens of this set.
+    let (agreeing, all) = (json["agreeing_tokens"].as_u64(), json["reference_tokens"].as_u64());
+    assert!(agreeing.unwrap() + 1 >= all.unwrap(), "{json}");
+}
+
+#[test]
+fn damaged_models_are_refused_with_a_code() {
+    let generate = |folder: &Path, more: &[&str], exit, code: &str| {
+        let model = folder.to_str().unwrap();
+        let base = ["generate", "--model", model, "--prompt", "x"];
+        refused(&[&base[..], more].concat(), exit, code);
+    };
+    generate(Path::new("/no/such/folder"), &[], 4, "K0101");
+    generate(&mini(), &["--ranks", "3"], 1, "K0401");
+    generate(&mini(), &["--max-new-tokens", "200000"], 1, "K0303");
+
+    let folder = copy();
+    let config = folder.path().join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("\"hidden_size\": 256", "\"hidden_size\": 0")).unwrap();
+    generate(folder.path(), &[], 1, "K0105");
+    std::fs::write(&config, text.replace("\"kv_lora_rank\": 64,", "")).unwrap();
+    generate(folder.path(), &[], 1, "K0103");
+    std::fs::write(&config, &text).unwrap();
+
+    let weights = folder.path().join("model.safetensors");
+    let bytes = std::fs::read(&weights).unwrap();
+    std::fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
+    generate(folder.path(), &[], 1, "K0203");
+    std::fs::write(&weights, [&u64::MAX.to_le_bytes()[..], &bytes[8..]].concat()).unwrap();
+    generate(folder.path(), &[], 1, "K0202");
+    std::fs::write(&weights, &bytes).unwrap();
+
+    let tokenizer = folder.path().join("tokenizer.json");
+    std::fs::rename(&tokenizer, folder.path().join("tiktoken.model")).unwrap();
+    generate(folder.path(), &[], 1, "T0102");
+    std::fs::write(&tokenizer, "{}").unwrap();
+    generate(folder.path(), &[], 1, "T0104");
+}
+
+#[test]
+fn an_output_that_is_full_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mini = mini();
+    let output = Command::new(env!("CARGO_BIN_EXE_kimi-k3"))
+        .args(["generate", "--prompt", "x", "--max-new-tokens", "2", "--model"])
+        .arg(&mini)
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("error[K0702]: "), "{stderr}");
+}
+
+#[test]
+fn the_first_interrupt_ends_after_the_step_that_runs() {
+    let mini = mini();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kimi-k3"))
+        .args(["generate", "--prompt", "x", "--max-new-tokens", "20000", "--model"])
+        .arg(&mini)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first byte of text says that the handler is there and that steps are running.
+    let mut first = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("(interrupted)"), "{stderr}");
+    assert!(stderr.ends_with("error[K0703]: stopped\n"), "{stderr}");
+    assert!(output.stdout.ends_with(b"\n"));
+}
+
+#[test]
+fn usage_is_explained() {
+    for args in [
+        &["generate"][..],
+        &["generate", "--model", "x", "--prompt", "y", "--ranks", "17"],
+        &["generate", "--model", "x", "--prompt", "y", "--temperature", "-1"],
+        &["generate", "--model", "x", "--prompt", "y", "--top-p", "0"],
+        &["fly"],
+    ] {
+        assert_eq!(run(args).status.code(), Some(2), "{args:?}");
+    }
+    assert!(run(&["--help"]).status.success());
+}
