@@ -114,10 +114,10 @@ pub fn select(cond: &Elements, a: &Elements, b: &Elements, out: &mut Elements) {
 
 /// Replaces `out` by `a * b + c` with one rounding, in f32.
 pub fn fma(a: &Elements, b: &Elements, c: &Elements, out: &mut Elements) {
-    let mut sums = c.to_f32();
-    math::fma_into(&a.to_f32(), &b.to_f32(), &mut sums);
     out.reset(DType::F32);
-    out.vec_mut::<u32>().extend(sums.iter().map(|s| s.to_bits()));
+    let out = out.vec_mut::<u32>();
+    out.extend_from_slice(c.slice());
+    math::fma_words(a.slice(), b.slice(), out);
 }
 
 /// `op` of one code.

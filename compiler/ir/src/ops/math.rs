@@ -132,14 +132,15 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     canonical(if doubtful { fma_to_odd(a, b, c) } else { sum })
 }
 
-/// `acc[i] = fma(a[i], b[i], acc[i])` for every element of `acc`; the operands are at least as long.
-pub fn fma_into(a: &[f32], b: &[f32], acc: &mut [f32]) {
-    struct Fma<'a>(&'a [f32], &'a [f32], &'a mut [f32]);
+/// `acc[i] = fma(a[i], b[i], acc[i])` of bits for every element of `acc`; the operands are as long.
+pub(super) fn fma_words(a: &[u32], b: &[u32], acc: &mut [u32]) {
+    struct Fma<'a>(&'a [u32], &'a [u32], &'a mut [u32]);
     impl Loop for Fma<'_> {
         #[inline(always)]
         fn run(self) {
             for ((acc, &a), &b) in self.2.iter_mut().zip(self.0).zip(self.1) {
-                *acc = canonical(a.mul_add(b, *acc));
+                let sum = f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(*acc));
+                *acc = canonical(sum).to_bits();
             }
         }
     }
@@ -261,14 +262,14 @@ mod tests {
             let want = canonical(a.mul_add(b, c));
             assert_eq!(fma(a, b, c).to_bits(), want.to_bits(), "{a:e} * {b:e} + {c:e}");
             doubtful += usize::from(fma_in_f64(a, b, c).1);
-            lists.0.push(a);
-            lists.1.push(b);
-            lists.2.push(c);
-            lists.3.push(want);
+            lists.0.push(a.to_bits());
+            lists.1.push(b.to_bits());
+            lists.2.push(c.to_bits());
+            lists.3.push(want.to_bits());
         }
         assert!(doubtful > 1000, "the rare cases were met {doubtful} times");
-        fma_into(&lists.0, &lists.1, &mut lists.2);
-        assert!(lists.2.iter().zip(&lists.3).all(|(a, b)| a.to_bits() == b.to_bits()));
+        fma_words(&lists.0, &lists.1, &mut lists.2);
+        assert_eq!(lists.2, lists.3);
         // The classic double rounding: exactly above the middle of two f32.
         assert_eq!(fma(1.0 + f32::EPSILON, 1.0 + f32::EPSILON, -1.0), {
             (1.0 + f32::EPSILON).mul_add(1.0 + f32::EPSILON, -1.0)

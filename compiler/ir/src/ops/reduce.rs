@@ -157,6 +157,11 @@ fn fold_words(
     let mut partial = vec![start; slots.count() * inner];
     for o in 0..outer {
         partial.fill(start);
+        if inner == 1 && slots.count() == 1 {
+            let along = &x[o * extent..][..extent];
+            out.push(along.iter().fold(start, |total, &v| f(total, v)));
+            continue;
+        }
         if inner == 1 {
             for (&v, &slot) in x[o * extent..][..extent].iter().zip(&slot_of) {
                 partial[slot] = f(partial[slot], v);
