@@ -273,7 +273,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-fn cpu_model(cpuinfo: &str) -> String {
+pub(crate) fn cpu_model(cpuinfo: &str) -> String {
     cpuinfo
         .lines()
         .filter_map(|line| line.split_once(':'))
@@ -282,7 +282,7 @@ fn cpu_model(cpuinfo: &str) -> String {
 }
 
 /// The short hash, with a mark when the work tree differs from it.
-fn commit() -> String {
+pub(crate) fn commit() -> String {
     stdout(Command::new("git").args(["describe", "--always", "--dirty", "--exclude", "*"]))
         .map_or_else(|_| "unknown".to_owned(), |hash| hash.trim().to_owned())
 }

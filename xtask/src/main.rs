@@ -12,6 +12,7 @@ mod apt;
 mod bench;
 mod bless;
 mod counts;
+mod decode;
 mod demo;
 mod filetest;
 mod manifest;
@@ -28,7 +29,7 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   demo                  set the machine up, compile and audit every kernel for every target,
-                        run them on real input, show the load that ptxas moves
+                        run them on real input, show the load that ptxas moves, write a text
   test [OPTIONS]        set the machine up, run every check and test that needs no GPU
                         -p, --package NAME     only this package (may be repeated)
                         --tests-only           no formatter, lints and documentation
@@ -37,6 +38,12 @@ usage: cargo xtask COMMAND
   bench [OPTIONS]       time the release build of kernelc against its targets
                         --out FILE             write the numbers as JSON
                         --runs N               runs of each measurement (default 11)
+  decode [OPTIONS]      measure the release build of kimi-k3 on kimi-k3-mini: speed, memory, evaluation sets
+                        --out FILE             write the numbers as JSON
+                        --runs N               runs of the speed (default 5)
+                        --limit N              tasks of each set (default all)
+                        --sets A,B             of recall, ith, arith (default all three)
+                        --jobs N               tasks at a time (default 2)
   filetest [PATH|NAME]  run the file tests whose name holds one of the words or paths
   bless [PATH|NAME]     rewrite the full-output expectations of those file tests
   setup                 install what is missing and stop
@@ -57,6 +64,7 @@ fn main() -> ExitCode {
     let result = match command.as_deref() {
         Some("bench") => bench::main(&rest),
         Some("bless") => bless::main(&rest),
+        Some("decode") => decode::main(&rest),
         Some("demo") => demo::main(&rest),
         Some("filetest") => filetest::main(&rest),
         Some("setup") => setup::main(&rest),

@@ -28,6 +28,8 @@ struct Report<'a> {
     prompt_seconds: f64,
     decode_seconds: f64,
     tokens_per_second: f64,
+    /// The most memory that the process held, where the system says so.
+    peak_memory_bytes: Option<u64>,
 }
 
 pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
@@ -101,6 +103,7 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
             prompt_seconds,
             decode_seconds,
             tokens_per_second,
+            peak_memory_bytes: peak_memory(),
         };
         let json = serde_json::to_string(&report).expect("numbers and texts have a JSON form");
         output::text(&format!("{json}\n"))?;
@@ -114,4 +117,12 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
         ));
     }
     if stop == "interrupted" { Err(CliError::Interrupted) } else { Ok(()) }
+}
+
+/// `VmHWM` of Linux.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }
