@@ -4,6 +4,7 @@
 mod decode {
     pub(crate) mod goldens;
     pub(crate) mod ranks;
+    pub(crate) mod shapes;
 }
 
 use std::process::ExitCode;
@@ -22,6 +23,10 @@ fn main() -> ExitCode {
     trials.push(trial("tiny_random ranks=16".to_owned(), || decode::ranks::tiny_random(16)));
     for rows in [2, 8] {
         trials.push(trial(format!("mini rows={rows}"), move || decode::ranks::rows(rows)));
+    }
+    for (ranks, rows) in [(16, 1), (16, 8), (8, 1), (8, 4)] {
+        let name = format!("plan of Kimi K3 ranks={ranks} rows={rows}");
+        trials.push(trial(name, move || decode::shapes::k3(ranks, rows)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

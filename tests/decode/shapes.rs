@@ -1,0 +1,31 @@
+//! The decode plans of the real model: every kernel instantiates at the shapes of its ranks, and the plan holds.
+
+use std::collections::BTreeMap;
+
+use kernel_abi::plan::{KernelKey, NodeOp};
+use kernel_emulator::{instantiate, signature};
+use kimi_k3::Config;
+use kimi_k3::plan::{DecodeOptions, DecodePlan};
+
+/// Builds and checks the plan of Kimi K3 for a number of ranks and rows.
+///
+/// # Errors
+/// A kernel is refused at its shape, or the plan.
+pub(crate) fn k3(ranks: u64, rows: u64) -> Result<(), String> {
+    let config =
+        Config::parse(include_str!("../data/kimi_k3/config.json")).map_err(|e| e.to_string())?;
+    let options = DecodeOptions { rows, ranks, context: 8192 };
+    let plan = DecodePlan::new(&config, options).map_err(|e| e.to_string())?.plan;
+    let launches = plan.nodes.iter().filter(|n| matches!(n.op, NodeOp::Kernel { .. })).count();
+    // 93 layers of at least 17 kernels each.
+    assert!(launches > 93 * 17, "{launches} launches");
+    let keys: Vec<KernelKey> = plan.kernels().into_iter().cloned().collect();
+    let sources = |name: &str| kimi_k3::kernels::file(name).map(|file| file.text);
+    let kernels = instantiate(&keys, &sources).map_err(|error| error.to_string())?;
+    let signatures: BTreeMap<_, _> =
+        keys.into_iter().zip(kernels.iter().map(|kernel| signature(kernel))).collect();
+    match plan.check(signatures) {
+        Ok(_) => Ok(()),
+        Err(errors) => Err(errors.iter().take(10).map(|e| format!("{e}\n")).collect()),
+    }
+}
