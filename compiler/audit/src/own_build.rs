@@ -42,6 +42,8 @@ pub struct KernelObligations {
     pub waits: Vec<u32>,
     /// The `grid_launch` operations.
     pub launches: Vec<u32>,
+    /// The `arrive.last` operations: a fence, an atomic, a fence.
+    pub arrivals: Vec<u32>,
 }
 
 /// A load operation.
@@ -309,6 +311,26 @@ fn signals(
     }
 }
 
+/// The part of an arrival that is missing: a fence ahead of the atomic, the atomic, a fence behind it.
+fn arrival(stage: &Stage<'_>, line: u32) -> Option<&'static str> {
+    let atomics = nodes(stage, |role| matches!(role, Role::Atomic { .. }), Some(line));
+    if atomics.is_empty() {
+        return Some("the atomic");
+    }
+    let fences = nodes(stage, |role| matches!(role, Role::Fence), Some(line));
+    let graph = &stage.kernel.program.graph;
+    let ahead = fences.iter().any(|&fence| {
+        let reached = graph.reach_after(&[fence], |_, _| true);
+        atomics.iter().any(|&atomic| reached.contains(atomic))
+    });
+    let behind = graph.reach_after(&atomics, |_, _| true);
+    match (ahead, fences.iter().any(|&fence| behind.contains(fence))) {
+        (false, _) => Some("the fence ahead of the atomic"),
+        (true, false) => Some("the fence behind the atomic"),
+        (true, true) => None,
+    }
+}
+
 /// Waits and signals are there, and loads are on their side of the waits.
 fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     let place = stage.place();
@@ -317,6 +339,12 @@ fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     let is_launch = |role: &Role| matches!(role, Role::GridLaunch);
     signals(source, stage, judgement, (&stage.duties.waits, "grid_wait"), is_wait);
     signals(source, stage, judgement, (&stage.duties.launches, "grid_launch"), is_launch);
+    for &line in &stage.duties.arrivals {
+        if let Some(missing) = arrival(stage, line) {
+            let message = format!("{missing} of `arrive.last` is not in the {place}");
+            judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
+        }
+    }
     let waits = grid_waits(stage);
     for duty in &stage.duties.after {
         let loads = nodes(stage, is_load, Some(duty.line));

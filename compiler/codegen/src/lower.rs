@@ -254,6 +254,14 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.barrier();
                 Ok(())
             }
+            DeviceOp::Fence => {
+                self.build.effect(&crate::mnemonic::fence(), &[]);
+                Ok(())
+            }
+            DeviceOp::AtomicInc { dst, param, at, limit } => {
+                let old = self.atomic_inc(*param, at, *limit)?;
+                self.define(*dst, vec![old])
+            }
             DeviceOp::GridWait => {
                 self.grid_wait();
                 Ok(())

@@ -37,6 +37,16 @@ pub(crate) fn grid_launch() -> Asm {
     Asm::effect("griddepcontrol.launch_dependents;", "")
 }
 
+/// Orders the thread's accesses on both sides, for all threads of the device.
+pub(crate) fn fence() -> Asm {
+    Asm::effect("fence.acq_rel.gpu;", "")
+}
+
+/// The old value of a word, which becomes 0 at the limit and else 1 more. Relaxed: fences stand beside it.
+pub(crate) fn atomic_inc() -> Asm {
+    Asm::effect("atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r")
+}
+
 /// Ends the thread.
 pub(crate) fn exit() -> Asm {
     Asm::effect("exit;", "")

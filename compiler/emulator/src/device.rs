@@ -14,10 +14,12 @@ use std::rc::Rc;
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
-use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId, Special};
+use kernel_ir::device::{
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, OpRole, SlotId, Special, Vector,
+};
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::Literal;
+use kernel_ir::kernel::{Literal, ParamId};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::{BinaryOp, Elements, convert, eval};
@@ -214,6 +216,10 @@ impl<'k> Machine<'k> {
                 self.uniform_only("a barrier", loc)?;
                 self.shared.barrier();
             }
+            DeviceOp::Fence => {}
+            DeviceOp::AtomicInc { dst, param, at, limit } => {
+                self.count(*dst, *param, at, *limit, loc)?;
+            }
             DeviceOp::GridWait => {
                 self.uniform_only("`grid_wait`", loc)?;
                 self.view.wait();
@@ -240,10 +246,45 @@ impl<'k> Machine<'k> {
                     at += i64::from(*step);
                 }
             }
-            DeviceOp::If { cond, then_body, else_body } => {
-                self.choose(*cond, then_body, else_body, loc)?;
-            }
+            DeviceOp::If { cond, then_body, else_body } => match self.kernel.locs[loc].role {
+                OpRole::LastArriver { param } if self.uniform(*cond, loc)? == Some(1) => {
+                    self.view.enter_last(param);
+                    self.choose(*cond, then_body, else_body, loc)?;
+                    self.view.leave_last();
+                }
+                OpRole::LastArriver { .. }
+                | OpRole::Arrive { .. }
+                | OpRole::Compute
+                | OpRole::Load { .. }
+                | OpRole::Store { .. }
+                | OpRole::Prefetch { .. }
+                | OpRole::GridWait
+                | OpRole::GridLaunch => self.choose(*cond, then_body, else_body, loc)?,
+            },
         }
+        Ok(())
+    }
+
+    /// Counts once for each active thread; the others have no old value.
+    fn count(
+        &mut self,
+        dst: FragId,
+        param: ParamId,
+        at: &Vector,
+        limit: u32,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let span = self.span(loc);
+        let mut out = self.take(dst);
+        out.fill(0, self.threads);
+        let mut undefined = vec![true; self.threads];
+        for t in (0..self.threads).filter(|&t| self.is_active(t)).collect::<Vec<_>>() {
+            let start = self.start(at, t, loc)?;
+            let old = self.view.count(param, start, limit, span).map_err(|e| e.thread(t))?;
+            out.set(t, u64::from(old));
+            undefined[t] = false;
+        }
+        self.set(dst, Registers { elements: out, undefined: registers::some_if_any(undefined) });
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Misaligned,
     /// Threads that part ways at a barrier, a shuffle or a loop (device level).
     NotUniform,
+    /// A CTA reads what another CTA of the launch writes.
+    GridRace,
 }
 
 impl ErrorKind {
@@ -50,6 +52,7 @@ impl ErrorKind {
             ErrorKind::SharedRace => Code::E0710,
             ErrorKind::Misaligned => Code::E0711,
             ErrorKind::NotUniform => Code::E0712,
+            ErrorKind::GridRace => Code::E0713,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the CTAs of a grid and merges what they stored.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Launch, Param, ParamId};
@@ -11,6 +12,7 @@ use crate::error::{EmuError, ErrorKind};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
+use crate::together::{self, Together};
 use crate::view::{Launched, Stores};
 use kernel_dsl::source::Span;
 
@@ -40,13 +42,20 @@ pub(crate) fn run_grid(
         let message = format!("a grid of {count} CTAs; the emulator runs up to {MAX_CTAS}");
         return Err(EmuError::new(ErrorKind::StepLimit, kernel_span, message));
     }
-    let cta = |i: usize| {
-        let i = i as u64;
-        let (x, y) = (u64::from(x), u64::from(y));
-        [(i % x) as u32, (i / x % y) as u32, (i / (x * y)) as u32]
-    };
-    let ended = {
-        let launched = Launched::new(params, memory, &extents, launch.pdl, options);
+    let cta = |i: usize| position(launch.grid, i);
+    together::check_zero(params, memory)?;
+    let together = Together::new(params).map(Mutex::new);
+    let ended = if let Some(together) = &together {
+        let launched = Launched::new(params, memory, &extents, launch, options).with(together);
+        for i in 0..count as usize {
+            let ended = run(cta(i), launched).map_err(|e| e.in_cta(cta(i)))?;
+            locked(together).end(params, memory, ended);
+        }
+        let mut together = locked(together);
+        together.check(params, &cta)?;
+        std::mem::take(&mut together.ended)
+    } else {
+        let launched = Launched::new(params, memory, &extents, launch, options);
         let failed = AtomicUsize::new(usize::MAX);
         // CTAs after a failed one need not run; those before it must, since the lowest error counts.
         let one = |i: usize| {
@@ -74,6 +83,17 @@ pub(crate) fn run_grid(
     }
     launch::check_promises(params, memory)?;
     Ok(trace)
+}
+
+/// The indices of a CTA by its number, x fastest.
+pub(crate) fn position([x, y, _]: [u32; 3], number: usize) -> [u32; 3] {
+    let (i, x, y) = (number as u64, u64::from(x), u64::from(y));
+    [(i % x) as u32, (i / x % y) as u32, (i / (x * y)) as u32]
+}
+
+/// What CTAs share; one of them runs at a time.
+pub(crate) fn locked(together: &Mutex<Together>) -> MutexGuard<'_, Together> {
+    together.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses two CTAs that store to one address.

@@ -6,13 +6,16 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{Kernel, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, VarId};
+use kernel_ir::kernel::{
+    Kernel, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, VarId, Word,
+};
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::contract::Contraction;
 
@@ -71,6 +74,8 @@ struct Machine<'k> {
     view: View<'k>,
     values: IndexVec<ValueId, Option<Rc<Elements>>>,
     vars: IndexVec<VarId, Vec<Option<Rc<Elements>>>>,
+    /// Conditions that are arrivals, with their counters.
+    arrivals: BTreeMap<ValueId, ParamId>,
     printed: Vec<Printed>,
     flops: u64,
     steps: u64,
@@ -92,6 +97,7 @@ impl<'k> Machine<'k> {
             view: View::new(launched),
             values: kernel.values.iter().map(|_| None).collect(),
             vars: kernel.vars.iter().map(|v| vec![None; v.slots as usize]).collect(),
+            arrivals: BTreeMap::new(),
             printed: Vec::new(),
             flops: 0,
             steps: 0,
@@ -124,6 +130,7 @@ impl<'k> Machine<'k> {
             }
             StmtKind::Store { value, access, cache: _ } => self.store(*value, access)?,
             StmtKind::Prefetch { what, evict: _ } => self.prefetch(what, stmt.span)?,
+            StmtKind::Advance { word } => self.advance(word)?,
             StmtKind::GridWait => self.view.wait(),
             StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, message } => {
@@ -147,8 +154,16 @@ impl<'k> Machine<'k> {
                 }
             }
             StmtKind::If { cond, then_body, else_body } => {
-                let body = if self.code(*cond) != 0 { then_body } else { else_body };
-                self.block(body)?;
+                let holds = self.code(*cond) != 0;
+                let body = if holds { then_body } else { else_body };
+                match self.arrivals.get(cond).filter(|_| holds) {
+                    Some(&param) => {
+                        self.view.enter_last(param);
+                        self.block(body)?;
+                        self.view.leave_last();
+                    }
+                    None => self.block(body)?,
+                }
             }
         }
         Ok(())
@@ -200,6 +215,17 @@ impl<'k> Machine<'k> {
         tile.runs(|start, count, at| {
             view.store(access.param, start, count, &value, at, access.span)
         })
+    }
+
+    fn advance(&mut self, word: &Word) -> Result<(), EmuError> {
+        let Word { param, index, span } = *word;
+        let at = self.view.inside(param, self.int(index), 1, span)? as u64;
+        self.view.check_read(param, span)?;
+        let mut value = Elements::splat(DType::U32, 0, 1);
+        self.view.load(param, at, 1, &mut value, 0, span)?;
+        value.set(0, u64::from((value.get(0) as u32).wrapping_add(1)));
+        self.view.begin_store(param, span)?;
+        self.view.store(param, at, 1, &value, 0, span)
     }
 
     fn prefetch(&mut self, what: &PrefetchRange, span: Span) -> Result<(), EmuError> {

@@ -4,7 +4,7 @@ use kernel_abi::numeric::{self, random};
 use kernel_abi::{Access, DType};
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Contract, ContractBound, Extent, Literal, Param, ParamId};
+use kernel_ir::kernel::{Contract, ContractBound, Extent, Literal, Param, ParamId, Words};
 use kernel_ir::ops::elements::literal_code;
 
 use crate::error::{EmuError, ErrorKind};
@@ -270,6 +270,11 @@ pub(crate) fn fill_missing(
             })
         };
         memory.arguments[id] = match param.access {
+            // Counters start at zero.
+            _ if param.words == Some(Words::Counter) => {
+                let len = buffer_len(param, params, memory)?;
+                Argument::Buffer(Buffer::from_codes(param.dtype, &vec![0; len]))
+            }
             Access::Scalar if is_measure(params, id) => {
                 let value = range.as_ref().map_or(MEASURE, |r| r.range.end.saturating_sub(1));
                 let code = literal_code(param.dtype, Literal::Int(value));

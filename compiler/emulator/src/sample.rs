@@ -55,8 +55,18 @@ impl Sample {
         let shape = shape.iter().map(|&e| Extent::Const(e)).collect();
         let (settled, scaled, contract, span) = (false, None, None, span(900));
         let name = name.into();
-        let param = Param { name, access, settled, dtype, shape, scaled, contract, span };
-        self.kernel.params.push(param)
+        let words = None;
+        self.kernel.params.push(Param {
+            name,
+            access,
+            settled,
+            words,
+            dtype,
+            shape,
+            scaled,
+            contract,
+            span,
+        })
     }
 
     pub(crate) fn input(&mut self, name: &str, dtype: DType, shape: &[u32]) -> ParamId {

@@ -1,18 +1,21 @@
 //! What one CTA sees of memory: the buffers as they were at launch, and its own stores above them.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use kernel_abi::{Access, DType, numeric};
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{Param, ParamId, Pdl};
+use kernel_ir::kernel::{Launch, Param, ParamId};
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::elements::Words;
 
 use crate::error::{EmuError, ErrorKind};
+use crate::grid;
 use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
+use crate::together::{self, Arrival, Owner, Reads, Together, Word};
 
 /// Elements of a page of stores.
 const PAGE: usize = 256;
@@ -25,6 +28,10 @@ pub(crate) struct Launched<'m> {
     pub(crate) extents: &'m Extents,
     /// The kernel may run beside its predecessors until it waits.
     pub(crate) early: bool,
+    /// What CTAs share, in a kernel with counters.
+    together: Option<&'m Mutex<Together>>,
+    /// CTAs along x, y, z.
+    grid: [u32; 3],
 }
 
 impl<'m> Launched<'m> {
@@ -32,11 +39,16 @@ impl<'m> Launched<'m> {
         params: &'m IndexVec<ParamId, Param>,
         memory: &'m Memory,
         extents: &'m Extents,
-        pdl: Pdl,
+        launch: &Launch,
         options: &Options,
     ) -> Launched<'m> {
-        let early = pdl.is_consumer() && options.producer_running;
-        Launched { params, memory, extents, early }
+        let early = launch.pdl.is_consumer() && options.producer_running;
+        Launched { params, memory, extents, early, together: None, grid: launch.grid }
+    }
+
+    /// The same with what CTAs share.
+    pub(crate) fn with(self, together: &'m Mutex<Together>) -> Launched<'m> {
+        Launched { together: Some(together), ..self }
     }
 
     /// The buffer of a parameter that is one.
@@ -126,6 +138,15 @@ impl Overlay {
         })
     }
 
+    /// The store that wrote an element, and what it holds, if the store was not lost.
+    pub(crate) fn element(&self, dtype: DType, index: usize) -> Option<(u32, Option<u64>)> {
+        let page = self.pages.get(&(index / PAGE))?;
+        let i = index % PAGE;
+        let written = bit(&page.written, i);
+        let code = if written { numeric::read_element(dtype, &page.bytes, i) } else { None };
+        (written || bit(&page.lost, i)).then_some((page.sites[i], code))
+    }
+
     /// The store that wrote an element.
     pub(crate) fn site(&self, index: usize) -> Option<u32> {
         self.pages.get(&(index / PAGE)).map(|page| page.sites[index % PAGE])
@@ -139,6 +160,10 @@ pub(crate) struct View<'m> {
     /// Place of each executed store.
     sites: Vec<Span>,
     waited: bool,
+    arrivals: Vec<Arrival>,
+    /// Words at which this CTA is the last, from the outermost choice inwards.
+    last_at: Vec<Word>,
+    reads: Reads,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
 }
@@ -147,6 +172,8 @@ pub(crate) struct View<'m> {
 pub(crate) struct Stores {
     pub(crate) overlays: IndexVec<ParamId, Overlay>,
     pub(crate) sites: Vec<Span>,
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) reads: Reads,
 }
 
 impl<'m> View<'m> {
@@ -156,6 +183,9 @@ impl<'m> View<'m> {
             overlays: launched.params.iter().map(|_| Overlay::default()).collect(),
             sites: Vec::new(),
             waited: false,
+            arrivals: Vec::new(),
+            last_at: Vec::new(),
+            reads: Reads::new(),
             bytes_read: 0,
             bytes_written: 0,
         }
@@ -184,7 +214,39 @@ impl<'m> View<'m> {
         if self.launched.early && !self.waited {
             self.lose_stores();
         }
-        Stores { overlays: self.overlays, sites: self.sites }
+        Stores {
+            overlays: self.overlays,
+            sites: self.sites,
+            arrivals: self.arrivals,
+            reads: self.reads,
+        }
+    }
+
+    /// Counts an arrival at a word of a counter; the old value.
+    pub(crate) fn count(
+        &mut self,
+        param: ParamId,
+        at: i64,
+        limit: u32,
+        span: Span,
+    ) -> Result<u32, EmuError> {
+        let word = (param, self.inside(param, at, 1, span)?);
+        let Some(together) = self.launched.together else {
+            unreachable!("a kernel that counts has a counter")
+        };
+        self.arrivals.push(Arrival { word, stores: self.sites.len() as u32 });
+        Ok(grid::locked(together).count(word, limit))
+    }
+
+    /// Begins what the last arriver does after its arrival at `param`.
+    pub(crate) fn enter_last(&mut self, param: ParamId) {
+        let arrival = self.arrivals.iter().rev().find(|arrival| arrival.word.0 == param);
+        self.last_at.extend(arrival.map(|arrival| arrival.word));
+    }
+
+    /// Ends what the last arriver does.
+    pub(crate) fn leave_last(&mut self) {
+        self.last_at.pop();
     }
 
     /// Checks that a buffer may be read now.
@@ -228,7 +290,9 @@ impl<'m> View<'m> {
         let start = self.inside(param, start as i64, count, span)?;
         let buffer = self.launched.buffer(param);
         let dtype = buffer.dtype();
-        if self.overlays[param].pages.is_empty() {
+        let shared =
+            self.launched.together.is_some() && self.launched.params[param].access.is_writable();
+        if self.overlays[param].pages.is_empty() && !shared {
             if let Some(index) = buffer.unwritten_in(start, count) {
                 return Err(self.poison(param, index, false, span));
             }
@@ -243,7 +307,7 @@ impl<'m> View<'m> {
         Ok(())
     }
 
-    fn load_one(&self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
+    fn load_one(&mut self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
         let buffer = self.launched.buffer(param);
         if let Some(page) = self.overlays[param].pages.get(&(index / PAGE)) {
             let i = index % PAGE;
@@ -253,6 +317,28 @@ impl<'m> View<'m> {
             }
             if bit(&page.lost, i) {
                 return Err(self.poison(param, index, true, span));
+            }
+        }
+        let params = self.launched.params;
+        if let Some(together) = self.launched.together
+            && params[param].access.is_writable()
+        {
+            let owner = grid::locked(together).owner(params, param, index, &self.last_at);
+            match owner {
+                Owner::Visible(Some(code)) => return Ok(code),
+                Owner::Visible(None) => return Err(self.poison(param, index, true, span)),
+                Owner::Racing(cta) => {
+                    let at = self.launched.coordinate(param, index as u64);
+                    return Err(together::race(
+                        &params[param],
+                        span,
+                        grid::position(self.launched.grid, cta),
+                    )
+                    .at(at));
+                }
+                Owner::Nobody => {
+                    self.reads.entry((param, index)).or_insert(span);
+                }
             }
         }
         buffer.code(index).ok_or_else(|| self.poison(param, index, false, span))

@@ -89,6 +89,16 @@ pub enum OpRole {
     GridWait,
     /// `grid_launch`.
     GridLaunch,
+    /// An arrival at a word of counter `param`.
+    Arrive {
+        /// The counter.
+        param: ParamId,
+    },
+    /// The choice on an arrival at `param`: its first arm runs in the last CTA.
+    LastArriver {
+        /// The counter.
+        param: ParamId,
+    },
 }
 
 /// On which side of the kernel's `grid_wait` an access stands.
@@ -330,6 +340,19 @@ pub enum DeviceOp {
     },
     /// All threads of the CTA meet; shared memory written before is visible after.
     Barrier,
+    /// Orders what the thread did before it ahead of what it does after it, for all threads of the device.
+    Fence,
+    /// `dst` = a u32 word of a buffer, which becomes 0 where it was `limit` or more, else 1 more, in one step.
+    AtomicInc {
+        /// The old value (one element).
+        dst: FragId,
+        /// The buffer.
+        param: ParamId,
+        /// Its place: one element.
+        at: Vector,
+        /// The greatest value.
+        limit: u32,
+    },
     /// Waits for the kernels that this one depends on.
     GridWait,
     /// Lets the dependent kernels start.

@@ -25,6 +25,7 @@ mod shared;
 mod statements;
 mod uses;
 mod vectors;
+mod words;
 
 #[cfg(test)]
 pub(crate) mod sample;
@@ -42,7 +43,7 @@ pub(crate) use cleanup::{each_read, result};
 pub(crate) use notes::{AccessNote, Notes};
 
 use crate::device::{DeviceKernel, FragId, SlotId, WaitOrder};
-use crate::kernel::{Kernel, ValueId, VarId};
+use crate::kernel::{Kernel, ParamId, ValueId, VarId};
 
 /// Expands a kernel; errors name what exceeds the target.
 pub fn expand(kernel: &Kernel) -> Result<DeviceKernel, Vec<Diagnostic>> {
@@ -95,6 +96,8 @@ struct Expander<'k> {
     shared: shared::Shared,
     queue: queue::Queue<'k>,
     notes: Notes,
+    /// Conditions that are arrivals, with their counters.
+    arrivals: FxHashMap<ValueId, ParamId>,
     errors: Vec<Diagnostic>,
 }
 
@@ -112,6 +115,7 @@ impl<'k> Expander<'k> {
             shared: shared::Shared::new(kernel.target.info().max_shared_bytes),
             queue: queue::Queue::default(),
             notes: Notes::default(),
+            arrivals: FxHashMap::default(),
             errors: Vec::new(),
         }
     }

@@ -337,6 +337,7 @@ fn memory_values(stmts: &[Stmt], found: &mut Vec<ValueId>) {
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -118,6 +118,8 @@ pub struct Param {
     pub access: Access,
     /// `settled`: reads are legal before `grid_wait`.
     pub settled: bool,
+    /// `counter` or `epoch`: words between CTAs or launches, touched by their own forms only.
+    pub words: Option<Words>,
     /// Element type.
     pub dtype: DType,
     /// Extents, outermost first; empty for a scalar. The memory layout is row-major.
@@ -148,6 +150,36 @@ pub struct Scaled {
     pub by: ParamId,
     /// Elements that share a scale; a power of two.
     pub group: u32,
+}
+
+/// What the u32 words of a buffer are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Words {
+    /// Counts arrivals of CTAs: zero before the first launch and after each.
+    Counter,
+    /// Counts launches: one word a CTA, advanced once by each.
+    Epoch,
+}
+
+impl Words {
+    /// The word of the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            Words::Counter => "counter",
+            Words::Epoch => "epoch",
+        }
+    }
+}
+
+/// A word of a counter or epoch buffer.
+#[derive(Debug, Clone, Copy)]
+pub struct Word {
+    /// The buffer, of one axis.
+    pub param: ParamId,
+    /// i32 scalar.
+    pub index: ValueId,
+    /// The text of it.
+    pub span: Span,
 }
 
 /// An extent of a buffer; only the outermost may be a run-time scalar.
@@ -293,6 +325,11 @@ pub enum StmtKind {
         what: PrefetchRange,
         /// `evict first|last`.
         evict: Option<Evict>,
+    },
+    /// Adds 1 to a word of an epoch, after all threads have read it.
+    Advance {
+        /// The word.
+        word: Word,
     },
     /// Waits for the kernels that this one depends on.
     GridWait,
@@ -466,6 +503,14 @@ pub enum Op {
         x: ValueId,
         /// One entry an axis of the operand.
         parts: Vec<SlicePart>,
+    },
+    /// All threads meet, and the CTA adds 1 to a word of a counter, which wraps after `count`: true in the CTA
+    /// that arrives last. What any CTA stored before it arrived is visible to what the last one does after.
+    ArriveLast {
+        /// The word.
+        word: Word,
+        /// CTAs that arrive.
+        count: u32,
     },
     /// Sums along an axis: element `i` is the sum of the elements up to `i`, or below `i` where exclusive.
     /// Integers, so that the order does not matter.

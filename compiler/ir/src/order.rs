@@ -26,6 +26,7 @@ pub fn after(at: WaitOrder, stmts: &[Stmt]) -> WaitOrder {
         | StmtKind::SetVar { .. }
         | StmtKind::Store { .. }
         | StmtKind::Prefetch { .. }
+        | StmtKind::Advance { .. }
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }
         | StmtKind::Printf { .. } => at,

@@ -56,10 +56,11 @@ fn launch(launch: &Launch) -> String {
 
 fn param(id: ParamId, param: &Param, params: &IndexVec<ParamId, Param>) -> String {
     let mut text = String::new();
+    let words = param.words.map(|words| format!("{} ", words.name())).unwrap_or_default();
     if param.settled {
         text.push_str("settled ");
     }
-    let _ = write!(text, "{} {id} {}: {}", param.access, param.name, param.dtype);
+    let _ = write!(text, "{} {words}{id} {}: {}", param.access, param.name, param.dtype);
     if !param.shape.is_empty() {
         let extents: Vec<String> = param.shape.iter().map(|e| extent(*e, params)).collect();
         let _ = write!(text, "[{}]", extents.join(", "));

@@ -37,6 +37,7 @@ mod suggest;
 mod template;
 mod tiles;
 mod views;
+mod words;
 
 pub use constants::ConstValue;
 pub use program::{Import, Program};

@@ -11,6 +11,7 @@ mod scalars;
 mod scatter;
 mod structure;
 mod waivers;
+mod words;
 
 use std::ops::Deref;
 
@@ -95,6 +96,13 @@ pub const PASSES: &[Pass] = &[
         codes: &[Code::E0404],
         proves: "no store by an index tile writes an element twice; where the author waives it, it is trusted",
         run: Run::Kernel(scatter::check),
+    },
+    Pass {
+        name: "words",
+        codes: &[Code::E0115, Code::E0116, Code::E0117],
+        proves: "R8, in part: CTAs that share a word of a counter are as many as it counts, only the last arriver \
+                 reads what others store, and an epoch is advanced once on every path after its last use",
+        run: Run::Kernel(words::check),
     },
     Pass {
         name: "device-structure",

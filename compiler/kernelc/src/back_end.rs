@@ -239,7 +239,11 @@ fn obligations(kernel: &DeviceKernel) -> Obligations {
             }
             OpRole::GridWait => duties.waits.push(line),
             OpRole::GridLaunch => duties.launches.push(line),
-            OpRole::Compute | OpRole::Store { .. } | OpRole::Prefetch { .. } => {}
+            OpRole::Arrive { .. } => duties.arrivals.push(line),
+            OpRole::Compute
+            | OpRole::Store { .. }
+            | OpRole::Prefetch { .. }
+            | OpRole::LastArriver { .. } => {}
         }
     }
     Obligations { kernels: vec![duties] }

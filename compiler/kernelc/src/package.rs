@@ -155,6 +155,8 @@ pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<OperationEn
                 OpRole::Prefetch { param, order } => ("prefetch", Some((param, order))),
                 OpRole::GridWait => ("grid_wait", None),
                 OpRole::GridLaunch => ("grid_launch", None),
+                OpRole::Arrive { .. } => ("arrive.last", None),
+                OpRole::LastArriver { .. } => ("last arriver", None),
             };
             OperationEntry {
                 line: id.index() as u32 + 1,
@@ -222,9 +224,10 @@ pub fn manifest_entry(
 
 fn param_entry(kernel: &Kernel, param: &Param) -> ParamEntry {
     let settled = if param.settled { "settled " } else { "" };
+    let words = param.words.map(|words| format!(" {}", words.name())).unwrap_or_default();
     ParamEntry {
         name: param.name.clone(),
-        access: format!("{settled}{}", param.access),
+        access: format!("{settled}{}{words}", param.access),
         dtype: param.dtype.name().to_owned(),
         shape: param
             .shape

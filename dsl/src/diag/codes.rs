@@ -64,6 +64,10 @@ codes! {
     E0110 "`grid_launch` before `grid_wait`" "fails:\n    grid_launch;\n    grid_wait;\nwrite:\n    grid_wait;\n    grid_launch;\nThe next kernel may start once this one launches it; it must not do so while the kernel ahead is still running.";
     E0111 "launch attribute that the body contradicts" "fails:\n    launch { grid: 1, warps: 4, pdl: none } { grid_wait; }\nwrite:\n    launch { grid: 1, warps: 4, pdl: consumer } { grid_wait; }\n`grid_wait` needs `pdl: consumer` or `both`, `grid_launch` needs `producer` or `both`, so that the launch attribute and the code cannot disagree.";
     E0112 "waiver that silences nothing" "warns:\n    // allow E0107: x is finished\n    grid_wait;\nA waiver covers findings of its code in the statement that follows it. Remove it when there are none.";
+    E0114 "counter or epoch used in another way" "fails:\n    inout counter c : gmem u32[1]\n    let n = load c[0];\nwrite:\n    if arrive.last c[0] of 8 { … }\nThe words of a counter are touched by `arrive.last` alone; those of an epoch by `let t = load e[i]` and `advance e[i];`.";
+    E0115 "arrivals that do not add up" "fails, with `grid: 16`:\n    if arrive.last c[0] of 8 { … }\nwrite:\n    if arrive.last c[0] of 16 { … }\nEach CTA that shares the word arrives once, and the word starts again at zero when `n` have arrived. With another number the last one is not the last.";
+    E0116 "read of what other CTAs of the launch write" "fails:\n    store v -> part[cta.x, :];\n    let all = load part;             // other CTAs may not have stored yet\nwrite:\n    if arrive.last c[0] of N { let all = load part; … }\nCTAs run in any order. What others stored before they arrived can be read inside of `if arrive.last`, by the last one.";
+    E0117 "epoch that is not advanced once" "fails:\n    let t = load e[cta.x];\n    if t > 0 { advance e[cta.x]; }\nwrite:\n    let t = load e[cta.x];\n    …\n    advance e[cta.x];\nOn every path an epoch is advanced once, after the last time it is read.";
 
     // Names, types, shapes, constants.
     E0201 "unknown name" "fails:\n    store y -> z;       // nothing is called z\nThe help names the closest known name.";
@@ -123,6 +127,7 @@ codes! {
     E0710 "race in shared memory" "Two threads touch one byte of shared memory without a barrier between them, and one of them writes. The kernel level has no such thing: it is a fault of the compiler.";
     E0711 "misaligned vector access" "A vector access is not aligned to its size, or is wider than the target allows. This is a fault of the compiler.";
     E0712 "threads that part ways" "A barrier, a loop or a shuffle is not reached by all threads of the CTA alike. This is a fault of the compiler.";
+    E0713 "race between CTAs" "fails, with a grid of more than one:\n    store v -> part[cta.x, :];\n    if arrive.last c[cta.y] of 4 { let all = load part; }     // CTAs that do not arrive at this word stored a part of it\nA CTA reads what another CTA of the same launch writes, and nothing orders the two. The last arriver sees what the others stored before they arrived at the same word.";
 
     // The back end and its tools.
     E0801 "ptxas is missing" "Machine code is made by ptxas. `cargo xtask test` installs the pinned version; `kernelc doctor` says where it is looked for.";

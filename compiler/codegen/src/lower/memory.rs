@@ -9,7 +9,7 @@
 use kernel_abi::DType;
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
 use kernel_ir::index::Id;
-use kernel_ir::kernel::{CachePolicy, Evict};
+use kernel_ir::kernel::{CachePolicy, Evict, ParamId};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::{Type, Value};
 
@@ -73,6 +73,8 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::SetSlot { .. }
         | DeviceOp::Barrier
+        | DeviceOp::Fence
+        | DeviceOp::AtomicInc { .. }
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
         | DeviceOp::Assert { .. }
@@ -203,6 +205,23 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             self.build.effect(&asm, &operands);
         }
         Ok(())
+    }
+
+    /// The old value of a word that is counted up.
+    pub(super) fn atomic_inc(
+        &self,
+        param: ParamId,
+        at: &Vector,
+        limit: u32,
+    ) -> Lowered<Value<'c, 'm>> {
+        let region = self.region(&Place::Global(param))?;
+        if region.dtype != DType::U32 || at.predicate.is_some() || at.len != 1 {
+            return refuse("a counter is a list of u32 words");
+        }
+        let b = &self.build;
+        let limit = b.int(b.types.i32, i64::from(limit as i32));
+        let operands = [self.address(&region, at)?, limit];
+        Ok(b.asm_values(&mnemonic::atomic_inc(), &operands, b.types.i32, 1)[0])
     }
 
     fn region(&self, place: &Place) -> Lowered<Region<'c, 'm>> {

@@ -69,6 +69,8 @@ impl Used {
                 | DeviceOp::ReadSlot { .. }
                 | DeviceOp::SetSlot { .. }
                 | DeviceOp::Barrier
+                | DeviceOp::Fence
+                | DeviceOp::AtomicInc { .. }
                 | DeviceOp::GridWait
                 | DeviceOp::GridLaunch => {}
             }

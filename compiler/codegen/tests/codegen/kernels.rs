@@ -54,6 +54,7 @@ impl KernelBuilder {
             name: name.to_owned(),
             access,
             settled: false,
+            words: None,
             dtype,
             shape,
             scaled: None,

@@ -166,7 +166,7 @@ impl Machine<'_> {
     }
 
     /// The first element of a vector.
-    fn start(&self, vector: &Vector, t: usize, loc: LocId) -> Result<i64, EmuError> {
+    pub(super) fn start(&self, vector: &Vector, t: usize, loc: LocId) -> Result<i64, EmuError> {
         let Some((frag, element)) = vector.offset else { return Ok(vector.constant) };
         let code = self.code(frag, element, t, loc)?;
         let offset = numeric::to_i64(self.kernel.frags[frag].dtype, code).unwrap_or(i64::MAX);

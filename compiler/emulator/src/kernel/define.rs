@@ -64,10 +64,14 @@ impl Machine<'_> {
             | Op::Expand { .. }
             | Op::Load { .. }
             | Op::Reduce { .. }
+            | Op::ArriveLast { .. }
             | Op::Scan { .. }
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Contract { .. } => {}
+        }
+        if let Op::ArriveLast { word, .. } = op {
+            self.arrivals.insert(result, word.param);
         }
         let mut out = self.take(result, dtype);
         self.compute(result, op, dtype, to, &mut out, span)?;
@@ -153,6 +157,11 @@ impl Machine<'_> {
                 let x = self.value(*x);
                 fold(*op, &x, axes, map, out);
                 self.count_flops(dtype, x.len());
+            }
+            Op::ArriveLast { word, count } => {
+                let (at, limit) = (self.int(word.index), count - 1);
+                let old = self.view.count(word.param, at, limit, word.span)?;
+                out.fill(u64::from(old == limit), 1);
             }
             Op::Scan { x, axis, exclusive } => {
                 let axes = Axes3::around(&values[*x].shape, usize::from(*axis));

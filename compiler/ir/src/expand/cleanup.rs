@@ -28,8 +28,10 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::ScalarParam { .. }
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::Barrier
+        | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch => {}
+        DeviceOp::AtomicInc { at, .. } => each_address(std::slice::from_ref(at), see),
         DeviceOp::Unary { x, .. }
         | DeviceOp::Convert { x, .. }
         | DeviceOp::Copy { x, .. }
@@ -82,12 +84,14 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Join { dst, .. }
         | DeviceOp::Shuffle { dst, .. }
         | DeviceOp::Load { dst, .. }
+        | DeviceOp::AtomicInc { dst, .. }
         | DeviceOp::ReadSlot { dst, .. } => Some(*dst),
         DeviceOp::For { var, .. } => Some(*var),
         DeviceOp::Store { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::SetSlot { .. }
         | DeviceOp::Barrier
+        | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
         | DeviceOp::Assert { .. }
@@ -98,7 +102,8 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
 
 /// True for an operation that does nothing but define its result.
 fn is_pure(op: &DeviceOp) -> bool {
-    result(op).is_some() && !matches!(op, DeviceOp::Load { .. } | DeviceOp::For { .. })
+    result(op).is_some()
+        && !matches!(op, DeviceOp::Load { .. } | DeviceOp::AtomicInc { .. } | DeviceOp::For { .. })
 }
 
 /// One walk from the end: what is read later is known when a definition is met.
@@ -145,6 +150,8 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::Prefetch { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
+            | DeviceOp::Fence
+            | DeviceOp::AtomicInc { .. }
             | DeviceOp::GridWait
             | DeviceOp::GridLaunch
             | DeviceOp::Assert { .. }

@@ -57,6 +57,7 @@ impl Sample {
             name: name.into(),
             access,
             settled: false,
+            words: None,
             dtype,
             shape: shape.iter().map(|&e| Extent::Const(e)).collect(),
             scaled: None,

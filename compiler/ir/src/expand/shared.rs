@@ -21,7 +21,7 @@ use crate::kernel::{CachePolicy, ValueId};
 const ROOMY_BYTES: u32 = 16 * 1024;
 
 /// Bytes `start..end`.
-type Region = (u32, u32);
+pub(super) type Region = (u32, u32);
 
 /// What accesses of the past forbid.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +81,7 @@ impl Shared {
         self.flow.met = true;
     }
 
-    fn read(&mut self, region: Region) {
+    pub(super) fn read(&mut self, region: Region) {
         self.flow.hot.push(region);
     }
 
@@ -225,7 +225,7 @@ impl Expander<'_> {
     }
 
     /// Room for `bytes`, after a barrier where that is needed.
-    fn reserve(&mut self, bytes: u32) -> Result<Region, Diagnostic> {
+    pub(super) fn reserve(&mut self, bytes: u32) -> Result<Region, Diagnostic> {
         let roomy = ROOMY_BYTES.max(self.shared.peak).min(self.shared.limit);
         if let Some(base) = self.shared.fit(bytes, roomy) {
             return Ok(self.shared.take(base, bytes));

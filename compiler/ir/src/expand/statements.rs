@@ -37,6 +37,13 @@ impl<'k> Expander<'k> {
             }
             StmtKind::GridWait => OpRole::GridWait,
             StmtKind::GridLaunch => OpRole::GridLaunch,
+            StmtKind::Advance { word } => OpRole::Store { param: word.param, order },
+            StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } => {
+                OpRole::Arrive { param: word.param }
+            }
+            StmtKind::If { cond, .. } if self.arrivals.contains_key(cond) => {
+                OpRole::LastArriver { param: self.arrivals[cond] }
+            }
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Assert { .. }
@@ -79,6 +86,9 @@ impl<'k> Expander<'k> {
                     self.flush();
                 }
             }
+            StmtKind::Def { op: Op::ArriveLast { .. }, .. } | StmtKind::Advance { .. } => {
+                self.flush()
+            }
             StmtKind::Def { results, .. } => {
                 if waits {
                     return self.queue.defer(stmt, loc, results);
@@ -108,6 +118,7 @@ impl<'k> Expander<'k> {
             StmtKind::SetVar { var, slot, value } => self.set_var(*var, *slot, *value),
             StmtKind::Store { value, access, cache } => self.store(*value, access, *cache)?,
             StmtKind::Prefetch { what, evict } => self.prefetch(what, *evict)?,
+            StmtKind::Advance { word } => self.advance(word),
             StmtKind::GridWait => {
                 self.b.emit(DeviceOp::GridWait);
                 self.order = order::after(self.order, std::slice::from_ref(stmt));
@@ -165,6 +176,7 @@ impl<'k> Expander<'k> {
             Op::Argmax { x, axis } => self.argmax(results, *x, usize::from(*axis)),
             Op::Contract { spec, a, b, acc } => self.contract(result, spec, *a, *b, *acc)?,
             Op::Relayout { x } => self.relayout(result, *x)?,
+            Op::ArriveLast { word, count } => self.arrive_last(result, word, *count)?,
             Op::Scan { x, axis, exclusive } => {
                 self.scan(result, *x, usize::from(*axis), *exclusive)?;
             }
@@ -298,6 +310,7 @@ fn forget_assigned(contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>, s
             StmtKind::Def { .. }
             | StmtKind::Store { .. }
             | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -18,6 +18,7 @@ pub(super) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
                 see(*end);
             }
         },
+        StmtKind::Advance { word } => see(word.index),
         StmtKind::GridWait | StmtKind::GridLaunch => {}
         StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),
         StmtKind::Printf { args, .. } => args.iter().copied().for_each(see),
@@ -51,6 +52,7 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
             other.iter().for_each(|x| see(*x));
             each_index(access, see);
         }
+        Op::ArriveLast { word, .. } => see(word.index),
         Op::Contract { spec: _, a, b, acc } => {
             see(*a);
             see(*b);

@@ -295,7 +295,8 @@ impl Walk<'_> {
                     self.block(then_body);
                     self.block(else_body);
                 }
-                StmtKind::GridWait
+                StmtKind::Advance { .. }
+                | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
                 | StmtKind::Printf { .. } => {}
@@ -312,6 +313,7 @@ impl Walk<'_> {
             | Op::ScalarParam(_)
             | Op::Iota
             | Op::Splat { .. }
+            | Op::ArriveLast { .. }
             | Op::Relayout { .. } => {}
             Op::Unary { x, .. } | Op::Convert { x } | Op::Scan { x, .. } => {
                 self.broadcast(Tile::Value(*x), result)

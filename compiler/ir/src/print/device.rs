@@ -64,7 +64,11 @@ fn order(device: &DeviceKernel, stmt: &DeviceStmt) -> &'static str {
         OpRole::Load { order, .. }
         | OpRole::Store { order, .. }
         | OpRole::Prefetch { order, .. } => order,
-        OpRole::Compute | OpRole::GridWait | OpRole::GridLaunch => return "",
+        OpRole::Compute
+        | OpRole::GridWait
+        | OpRole::GridLaunch
+        | OpRole::Arrive { .. }
+        | OpRole::LastArriver { .. } => return "",
     };
     match order {
         WaitOrder::NoWait => "",
@@ -137,6 +141,11 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::ReadSlot { dst, slot } => format!("{} {slot}", def(*dst)),
         DeviceOp::SetSlot { slot, x } => format!("{slot} = {}", arg(x)),
         DeviceOp::Barrier => "barrier".to_owned(),
+        DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
+        DeviceOp::AtomicInc { dst, param, at, limit } => {
+            let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
+            format!("{} atomic.inc {place}, {limit}", def(*dst))
+        }
         DeviceOp::GridWait => "grid_wait".to_owned(),
         DeviceOp::GridLaunch => "grid_launch".to_owned(),
         DeviceOp::Assert { cond, message } => format!("assert {cond}, {message:?}"),

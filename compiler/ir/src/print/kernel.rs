@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
     AxisIndex, Kernel, Op, PrefetchRange, Spread, SpreadAxis, Stmt, StmtKind, TileAccess, ValueId,
-    ViewAxis,
+    ViewAxis, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -82,6 +82,7 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             };
             line!(text, depth, "prefetch.l2 {what}{}", evict(*policy));
         }
+        StmtKind::Advance { word: at } => line!(text, depth, "advance {}", word(kernel, at)),
         StmtKind::GridWait => line!(text, depth, "grid_wait"),
         StmtKind::GridLaunch => line!(text, depth, "grid_launch"),
         StmtKind::Assert { cond, message } => line!(text, depth, "assert {cond}, {message:?}"),
@@ -117,6 +118,10 @@ fn type_of(kernel: &Kernel, id: ValueId) -> String {
         let _ = write!(text, " \"{name}\"");
     }
     text
+}
+
+fn word(kernel: &Kernel, word: &Word) -> String {
+    format!("{}[{}]", kernel.params[word.param].name, word.index)
 }
 
 fn slot_name(kernel: &Kernel, var: crate::kernel::VarId, slot: u32) -> String {
@@ -168,6 +173,9 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
                 })
                 .collect();
             format!("slice {x}[{}]", parts.join(", "))
+        }
+        Op::ArriveLast { word: at, count } => {
+            format!("arrive.last {} of {count}", word(kernel, at))
         }
         Op::Scan { x, axis, exclusive } => {
             let word = if *exclusive { ", exclusive" } else { "" };

@@ -9,11 +9,11 @@ use kernel_dsl::source::Span;
 
 use super::constants::{Const, ConstValue};
 use super::lower::Lower;
-use super::mistakes::value_as_buffer;
+use super::mistakes::{value_as_buffer, word_mistake};
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
 use super::scope::{Buffer, Entity, RangeLimit, RangeValue};
-use crate::kernel::{AxisIndex, Extent, ParamId, TileAccess, ValueId, ViewAxis};
+use crate::kernel::{AxisIndex, Extent, ParamId, TileAccess, ValueId, ViewAxis, Words};
 
 /// A slice of a buffer.
 #[derive(Debug)]
@@ -60,6 +60,12 @@ impl<'a> Lower<'a> {
         };
         let defined = named.span;
         match named.entity.clone() {
+            Entity::Buffer(buffer)
+                if self.kernel.params[buffer.param].words == Some(Words::Counter) =>
+            {
+                let declared = self.kernel.params[buffer.param].span;
+                Err(self.error(word_mistake("counter", &name.text, e.span, declared)))
+            }
             Entity::Buffer(buffer) => match reference.at.first() {
                 None => Ok((buffer, defined)),
                 Some(at) => Err(self.not_built(at.span, "instances of a buffer")),

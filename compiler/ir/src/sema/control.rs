@@ -272,8 +272,9 @@ impl<'a> Lower<'a> {
     }
 
     pub(super) fn choice(&mut self, choice: &'a If) -> Outcome<()> {
-        if let ExprKind::ArriveLast(_) = choice.cond.kind {
-            return Err(self.not_built(choice.header_span, "`arrive.last`"));
+        if let ExprKind::ArriveLast(arrive) = &choice.cond.kind {
+            let last = self.arrive_last(arrive, choice.cond.span)?;
+            return self.run_time_choice(choice, &last);
         }
         let cond = self.expr(&choice.cond)?;
         if let Operand::Const(c) = &cond
@@ -297,7 +298,11 @@ impl<'a> Lower<'a> {
                     .help("write `if` without `const`"),
             ));
         }
-        let Some(cond) = tile.id() else { return Err(Refused) };
+        self.run_time_choice(choice, &tile)
+    }
+
+    fn run_time_choice(&mut self, choice: &'a If, cond: &Tile) -> Outcome<()> {
+        let Some(cond) = cond.id() else { return Err(Refused) };
         let then_body = self.block_of(|s| s.block(&choice.then));
         let else_body = self.block_of(|s| {
             if let Some(otherwise) = &choice.otherwise {

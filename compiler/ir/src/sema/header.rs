@@ -21,6 +21,7 @@ use super::suggest::closest;
 use super::template::Bindings;
 use crate::kernel::{
     Contract, ContractBound, Distinct, Extent, Launch, Param, ParamId, Pdl, ViewAxis, ViewDigit,
+    Words,
 };
 
 impl<'a> Lower<'a> {
@@ -300,6 +301,11 @@ impl<'a> Lower<'a> {
             name: buffer.name.text.clone(),
             access,
             settled: buffer.access.settled,
+            words: match (buffer.access.counter, buffer.access.epoch) {
+                (true, _) => Some(Words::Counter),
+                (false, true) => Some(Words::Epoch),
+                (false, false) => None,
+            },
             dtype,
             shape: Vec::new(),
             scaled: None,
@@ -517,6 +523,20 @@ pub(super) fn missing_launch(key: LaunchKey, header: Span) -> Diagnostic {
 pub(super) fn buffer_mistake(buffer: &Buffer) -> Option<(String, &'static str)> {
     let qualifier = buffer.access.qualifier;
     let name = &buffer.name.text;
+    let access = &buffer.access;
+    if access.counter || access.epoch {
+        let word = if access.counter { "counter" } else { "epoch" };
+        let plain = qualifier == Qualifier::Inout
+            && !access.settled
+            && !(access.counter && access.epoch)
+            && buffer.ty.dtype.text == "u32"
+            && buffer.ty.shape.len() == 1
+            && buffer.contract.is_none();
+        return (!plain).then(|| {
+            let form = "write `inout counter c : gmem u32[N]` or `inout epoch e : gmem u32[N]`";
+            (format!("the {word} `{name}` is no list of words"), form)
+        });
+    }
     match qualifier {
         Qualifier::Writable => Some((
             format!("`{name}` does not say who writes it"),

@@ -76,3 +76,15 @@ pub(super) fn printf_mistake(text: &Text, args: usize) -> Option<Diagnostic> {
             .label(text.span, format!("{places} places"))
     })
 }
+
+/// A counter or an epoch that is used in another way than by its own forms, or something else that is used so.
+pub(super) fn word_mistake(word: &str, name: &str, at: Span, declared: Span) -> Diagnostic {
+    let a = if word == "epoch" { "an" } else { "a" };
+    Diagnostic::error(
+        Code::E0114,
+        format!("`{name}` and the forms of {a} {word} do not go together"),
+    )
+    .label(at, format!("{a} {word} is touched by its own forms only, and nothing else by them"))
+    .secondary(declared, "declared here")
+    .help(super::words::form(word))
+}

@@ -13,7 +13,7 @@ use super::access::{Slice, const_int};
 use super::builtins;
 use super::constants::Const;
 use super::lower::Lower;
-use super::mistakes::{not_assignable, read_only};
+use super::mistakes::{not_assignable, read_only, word_mistake};
 use super::operands::{Operand, Tile, describe};
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag, RangeLimit};
@@ -248,6 +248,10 @@ impl<'a> Lower<'a> {
         let slice = self.slice(dest, span)?;
         let param = &self.kernel.params[slice.param];
         let (access, declared) = (param.access, param.span);
+        if let Some(words) = param.words {
+            let name = param.name.clone();
+            return Err(self.error(word_mistake(words.name(), &name, dest.span, declared)));
+        }
         if !access.is_writable() {
             return Err(self.error(read_only(access.name(), dest.span, declared)));
         }

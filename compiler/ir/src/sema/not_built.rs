@@ -36,7 +36,6 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         StmtKind::Sync(_) => Some((whole, "`sync`")),
         StmtKind::Signal(_) => Some((whole, "`signal`")),
         StmtKind::Await(_) => Some((whole, "`await`")),
-        StmtKind::Advance(_) => Some((whole, "`advance`")),
         StmtKind::Trace(_) => Some((whole, "`trace`")),
         StmtKind::Unsafe(_) => Some((whole, "`unsafe` blocks")),
         StmtKind::Move(mv) => moves(mv, whole),
@@ -44,11 +43,9 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             ForOver::Range(..) => None,
             ForOver::Tickets(..) => Some((looped.header_span, "work lists by `tickets`")),
         },
-        StmtKind::If(choice) => match &choice.cond.kind {
-            ExprKind::ArriveLast(_) => Some((choice.header_span, "`arrive.last`")),
-            _ => None,
-        },
-        StmtKind::Const(_)
+        StmtKind::If(_)
+        | StmtKind::Advance(_)
+        | StmtKind::Const(_)
         | StmtKind::Let(_)
         | StmtKind::View(_)
         | StmtKind::Assign(_)
@@ -90,24 +87,23 @@ pub(super) fn frag(tile: &TileDecl) -> Vec<NotBuilt> {
 
 /// The parts of a buffer's declaration that are not built.
 pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
-    let mut found = access(&buffer.access);
+    let mut found = qualifier(&buffer.access);
     found.extend(buffer.space.and_then(|space| self::space(space, buffer.span)));
     found.extend(buffer.ring.as_ref().map(|e| (e.span, "rings of buffers")));
     found.extend(buffer.stored.as_ref().map(|e| (e.span, "layouts of buffers by `stored`")));
     found
 }
 
-/// The qualifiers that are not built.
+fn qualifier(access: &Access) -> Vec<NotBuilt> {
+    let peer = access.qualifier == Qualifier::Peer;
+    peer.then_some((access.span, "`peer` buffers")).into_iter().collect()
+}
+
+/// The qualifiers of a function's parameter that are not built.
 pub(super) fn access(access: &Access) -> Vec<NotBuilt> {
-    let mut found = Vec::new();
-    if access.qualifier == Qualifier::Peer {
-        found.push((access.span, "`peer` buffers"));
-    }
-    if access.counter {
-        found.push((access.span, "`counter` buffers"));
-    }
-    if access.epoch {
-        found.push((access.span, "`epoch` buffers"));
+    let mut found = qualifier(access);
+    if access.counter || access.epoch {
+        found.push((access.span, "counters and epochs as parameters of a function"));
     }
     found
 }

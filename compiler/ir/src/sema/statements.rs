@@ -88,6 +88,7 @@ impl<'a> Lower<'a> {
                 }
                 None => Err(self.no_arm(stmt.span)),
             },
+            Ast::Advance(e) => self.advance(e, stmt.span),
             Ast::GridWait => self.emit(StmtKind::GridWait, stmt.span),
             Ast::GridLaunch => self.emit(StmtKind::GridLaunch, stmt.span),
             Ast::Assert(condition, text) => self.assert(condition, text.as_ref(), stmt.span),
@@ -107,7 +108,6 @@ impl<'a> Lower<'a> {
             | Ast::Sync(_)
             | Ast::Signal(_)
             | Ast::Await(_)
-            | Ast::Advance(_)
             | Ast::Trace(_)
             | Ast::Unsafe(_) => Err(Refused),
         }

@@ -8,7 +8,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, Extent, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId,
+    AxisIndex, Extent, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -40,8 +40,10 @@ impl Walk<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         match &stmt.kind {
             StmtKind::Def { results, op } => {
-                if let Op::Load { access, .. } = op {
-                    self.access(access);
+                match op {
+                    Op::Load { access, .. } => self.access(access),
+                    Op::ArriveLast { word, .. } => self.word(word),
+                    _ => {}
                 }
                 self.known.define(results, op, &self.facts);
             }
@@ -68,12 +70,40 @@ impl Walk<'_> {
                     self.under(self.known.path_facts(*cond, false), else_body);
                 }
             }
+            StmtKind::Advance { word } => self.word(word),
             StmtKind::SetVar { .. }
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => {}
         }
+    }
+
+    fn word(&mut self, word: &Word) {
+        let param = &self.kernel.params[word.param];
+        let Some(&extent) = param.shape.first() else { return };
+        let (extent, at) = (self.known.extent(extent), self.known.form(word.index));
+        let room = extent.plus(-1, &at).and_then(|f| f.plus(-1, &Form::constant(1)));
+        let inside = room.is_some_and(|f| self.known.proves(&f, &self.facts));
+        if inside && self.known.proves(&at, &self.facts) {
+            return;
+        }
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0401,
+                format!("this word of `{}` cannot be proved to lie inside it", param.name),
+            )
+            .label(
+                word.span,
+                format!(
+                    "word {} of {}{}",
+                    self.known.describe(&at),
+                    self.known.describe(&extent),
+                    self.range_of(&at)
+                ),
+            )
+            .secondary(param.span, "declared here"),
+        );
     }
 
     fn access(&mut self, access: &TileAccess) {

@@ -103,7 +103,14 @@ impl Structure<'_> {
             DeviceOp::SetSlot { slot, x } => {
                 self.args(loc, self.kernel.slots[*slot].len, &[x]);
             }
-            DeviceOp::Barrier | DeviceOp::GridWait | DeviceOp::GridLaunch => {}
+            DeviceOp::AtomicInc { dst, at, .. } => {
+                self.vector_registers(loc, at);
+                if at.len != 1 || self.len(*dst) != 1 {
+                    self.fault(loc, "an atomic on more than one element".to_owned());
+                }
+                self.define(loc, *dst);
+            }
+            DeviceOp::Barrier | DeviceOp::Fence | DeviceOp::GridWait | DeviceOp::GridLaunch => {}
             DeviceOp::Assert { cond, .. } => self.element(loc, *cond, 0),
             DeviceOp::Printf { args, .. } => {
                 for arg in args {
@@ -237,7 +244,8 @@ impl Order<'_> {
                 }
                 at
             }
-            DeviceOp::Store { place: Place::Global(param), .. } => {
+            DeviceOp::Store { place: Place::Global(param), .. }
+            | DeviceOp::AtomicInc { param, .. } => {
                 self.require(Code::E0108, *param, stmt.loc, at);
                 at
             }
@@ -277,6 +285,7 @@ impl Order<'_> {
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
+            | DeviceOp::Fence
             | DeviceOp::Assert { .. }
             | DeviceOp::Printf { .. } => at,
         }

@@ -40,6 +40,10 @@ impl Walk<'_> {
                 self.read(access.param, access.span, at, "read");
                 at
             }
+            StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } | StmtKind::Advance { word } => {
+                self.write(word.param, word.span, at);
+                at
+            }
             StmtKind::Store { access, .. } => {
                 self.write(access.param, access.span, at);
                 at
@@ -207,6 +211,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::SetVar { .. }
         | StmtKind::Store { .. }
         | StmtKind::Prefetch { .. }
+        | StmtKind::Advance { .. }
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }

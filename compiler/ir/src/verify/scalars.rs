@@ -426,7 +426,11 @@ impl<'k> Knowledge<'k> {
                 self.intervals.insert(symbol, interval);
                 None
             }
-            Op::Compare { .. } | Op::Fma { .. } | Op::ReadVar { .. } | Op::Contract { .. } => None,
+            Op::Compare { .. }
+            | Op::Fma { .. }
+            | Op::ReadVar { .. }
+            | Op::ArriveLast { .. }
+            | Op::Contract { .. } => None,
         }
         .filter(|form| *form != own)
     }

@@ -69,6 +69,7 @@ impl<'a> Walk<'a> {
                 self.under(self.known.path_facts(*cond, false), else_body);
             }
             StmtKind::SetVar { .. }
+            | StmtKind::Advance { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::GridWait
             | StmtKind::GridLaunch
@@ -181,6 +182,7 @@ impl<'a> Walk<'a> {
             | Op::Argmax { .. }
             | Op::Contract { .. }
             | Op::Scan { .. }
+            | Op::ArriveLast { .. }
             | Op::Concat { .. } => None,
         }
     }

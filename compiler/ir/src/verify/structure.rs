@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId,
+    AxisIndex, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -85,6 +85,7 @@ impl Walk<'_> {
                 }
                 PrefetchRange::Elements { start, end, .. } => self.uses(span, &[*start, *end]),
             },
+            StmtKind::Advance { word } => self.word(word),
             StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, .. } => {
                 self.uses(span, &[*cond]);
@@ -171,6 +172,10 @@ impl Walk<'_> {
                         && value(*result).distribution == value(*x).distribution.without(axis)
                 }
             }
+            Op::ArriveLast { word, count } => {
+                self.word(word);
+                shape.is_empty() && value(*result).dtype == DType::Bool && *count > 0
+            }
             Op::Scan { x, axis, .. } => {
                 usize::from(*axis) < shape.len()
                     && value(*x).shape == shape
@@ -247,6 +252,14 @@ impl Walk<'_> {
         }
     }
 
+    fn word(&mut self, word: &Word) {
+        self.uses(word.span, &[word.index]);
+        let (param, index) = (&self.kernel.params[word.param], &self.kernel.values[word.index]);
+        if param.words.is_none() || param.shape.len() != 1 || !index.is_scalar() {
+            self.fault(word.span, "a word of no counter and no epoch".to_owned());
+        }
+    }
+
     fn scalar_bool(&mut self, span: Span, v: ValueId) {
         let value = &self.kernel.values[v];
         if !value.is_scalar() || value.dtype != DType::Bool {
@@ -281,6 +294,7 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
         }
         Op::Select { cond, a, b } => vec![*cond, *a, *b],
         Op::Fma { a, b, c } => vec![*a, *b, *c],
+        Op::ArriveLast { word, .. } => vec![word.index],
         Op::Contract { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),
         Op::Load { access, other, .. } => {
             access.index.iter().flat_map(index_operands).chain(*other).collect()

@@ -219,7 +219,11 @@ impl<'a> Machine<'a> {
                 self.barriers += 1;
                 self.touched.clear();
             }
-            DeviceOp::GridWait | DeviceOp::GridLaunch | DeviceOp::Printf { .. } => {}
+            DeviceOp::Fence
+            | DeviceOp::GridWait
+            | DeviceOp::GridLaunch
+            | DeviceOp::Printf { .. } => {}
+            DeviceOp::AtomicInc { .. } => panic!("one CTA counts nothing"),
             DeviceOp::Assert { cond, message } => {
                 assert_eq!(self.uniform(*cond), Word::Int(1), "{message}");
             }

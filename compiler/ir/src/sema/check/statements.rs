@@ -51,6 +51,7 @@ impl<'a> Checker<'a, '_> {
                     self.block(&arm.body);
                 }
             }
+            StmtKind::Advance(e) => self.word(e),
             StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert(condition, _) => self.value(condition),
             StmtKind::Printf(text, args) => {
@@ -74,7 +75,6 @@ impl<'a> Checker<'a, '_> {
             | StmtKind::Sync(_)
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
-            | StmtKind::Advance(_)
             | StmtKind::Trace(_)
             | StmtKind::Unsafe(_) => {}
         }
@@ -259,19 +259,24 @@ impl<'a> Checker<'a, '_> {
     }
 
     fn choice(&mut self, choice: &'a If) {
-        self.value(&choice.cond);
+        match &choice.cond.kind {
+            ExprKind::ArriveLast(arrive) => {
+                self.word(&arrive.counter);
+                self.value(&arrive.count);
+            }
+            _ => self.value(&choice.cond),
+        }
         self.block(&choice.then);
         match &choice.otherwise {
             None => {}
             Some(Else::Block(block)) => self.block(block),
-            Some(Else::If(inner)) => {
-                if let ExprKind::ArriveLast(_) = inner.cond.kind {
-                    self.report.not_built(inner.header_span, "`arrive.last`");
-                } else {
-                    self.nested(inner.header_span, |s| s.choice(inner));
-                }
-            }
+            Some(Else::If(inner)) => self.nested(inner.header_span, |s| s.choice(inner)),
         }
+    }
+
+    /// A word of a counter or an epoch; which of them is judged with the kernel.
+    fn word(&mut self, e: &'a Expr) {
+        self.buffer(e);
     }
 
     pub(super) fn pattern(&mut self, pattern: &'a ArchPattern) {
