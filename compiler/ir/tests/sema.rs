@@ -266,6 +266,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
                 format!("store {}", kernel.params[access.param].name)
             }
             StmtKind::Prefetch { .. } => "prefetch".to_owned(),
+            StmtKind::Advance { .. } => "advance".to_owned(),
             StmtKind::GridWait => "grid_wait".to_owned(),
             StmtKind::GridLaunch => "grid_launch".to_owned(),
             StmtKind::Assert { message, .. } => format!("assert {message}"),
