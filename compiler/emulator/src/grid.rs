@@ -1,5 +1,6 @@
 //! Runs the CTAs of a grid and merges what they stored.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
 use crate::together::{self, Together};
-use crate::view::{Launched, Stores};
+use crate::view::{Launched, PAGE, Stores};
 use kernel_dsl::source::Span;
 
 /// CTAs of a grid at most.
@@ -111,29 +112,36 @@ fn check_conflicts(
         if ended.iter().all(|e| e.stores.overlays[id].pages.is_empty()) {
             continue;
         }
-        // The CTA that stored each element, plus one.
-        let mut owners = vec![0u32; buffer.len()];
+        // The elements of each page that some CTA stored.
+        let mut stored: BTreeMap<usize, [u64; PAGE / 64]> = BTreeMap::new();
         for (i, Ended { stores, .. }) in ended.iter().enumerate() {
-            for stored in stores.overlays[id].stored(param.dtype) {
-                let owner = std::mem::replace(&mut owners[stored.index], i as u32 + 1);
-                if owner == 0 {
-                    continue;
+            for (&number, page) in &stores.overlays[id].pages {
+                let before = stored.entry(number).or_default();
+                let mut twice = None;
+                for (word, (before, now)) in before.iter_mut().zip(page.touched()).enumerate() {
+                    let both = *before & now;
+                    if both != 0 && twice.is_none() {
+                        twice = Some(word * 64 + both.trailing_zeros() as usize);
+                    }
+                    *before |= now;
                 }
-                let first = owner as usize - 1;
+                let Some(twice) = twice else { continue };
+                let index = number * PAGE + twice;
+                let has = |e: &&Ended| e.stores.overlays[id].site(index).is_some_and(|s| s > 0);
+                let first = ended.iter().position(|e| has(&e)).unwrap_or(0);
                 let place = |stores: &Stores, site: u32| stores.sites[site as usize - 1];
                 let earlier = &ended[first].stores;
-                let site = earlier.overlays[id].site(stored.index);
+                let site = earlier.overlays[id].site(index);
+                let own = stores.overlays[id].site(index).unwrap_or(1);
                 let ([ax, ay, az], [bx, by, bz]) = (cta(first), cta(i));
                 let message = format!(
                     "CTAs ({ax}, {ay}, {az}) and ({bx}, {by}, {bz}) store to one element of `{}`",
                     param.name
                 );
-                let coordinate =
-                    launch::coordinate(&extents(param, buffer.len()), stored.index as u64);
-                let error =
-                    EmuError::new(ErrorKind::StoreConflict, place(stores, stored.site), message)
-                        .at(coordinate)
-                        .in_cta(cta(i));
+                let coordinate = launch::coordinate(&extents(param, buffer.len()), index as u64);
+                let error = EmuError::new(ErrorKind::StoreConflict, place(stores, own), message)
+                    .at(coordinate)
+                    .in_cta(cta(i));
                 return Err(match site {
                     Some(site) => error
                         .other(place(earlier, site), format!("CTA ({ax}, {ay}, {az}) stores here")),
@@ -156,13 +164,10 @@ fn extents(param: &Param, len: usize) -> Vec<u64> {
 }
 
 fn merge(params: &IndexVec<ParamId, Param>, memory: &mut Memory, stores: &Stores) {
-    for (id, param) in params.iter_enumerated() {
+    for id in params.ids() {
         let Argument::Buffer(buffer) = &mut memory.arguments[id] else { continue };
-        for stored in stores.overlays[id].stored(param.dtype) {
-            match stored.code {
-                Some(code) => buffer.write(stored.index, code),
-                None => buffer.forget(stored.index),
-            }
+        for (number, page) in &stores.overlays[id].pages {
+            page.merge(buffer, number * PAGE);
         }
     }
 }

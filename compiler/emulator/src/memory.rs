@@ -140,6 +140,17 @@ impl Buffer {
         }
     }
 
+    /// Sets consecutive elements of whole bytes.
+    pub(crate) fn write_run(&mut self, start: usize, bytes: &[u8]) {
+        let size = self.dtype.bytes().map_or(1, |size| size as usize);
+        self.bytes[start * size..][..bytes.len()].copy_from_slice(bytes);
+        if let Some(bits) = &mut self.written {
+            for i in start..start + bytes.len() / size {
+                bits[i / 64] |= 1 << (i % 64);
+            }
+        }
+    }
+
     /// Makes every element poison.
     pub(crate) fn forget_all(&mut self) {
         let words = self.len.div_ceil(64);

@@ -91,12 +91,12 @@ impl Together {
     /// A CTA has run.
     pub(crate) fn end(&mut self, params: &IndexVec<ParamId, Param>, memory: &Memory, ended: Ended) {
         let number = self.ended.len() as u32 + 1;
-        for (id, param) in params.iter_enumerated() {
+        for id in params.ids() {
             let Argument::Buffer(buffer) = &memory.arguments[id] else { continue };
-            for stored in ended.stores.overlays[id].stored(param.dtype) {
+            for index in ended.stores.overlays[id].elements() {
                 let owners = &mut self.owners[id];
                 owners.resize(buffer.len(), 0);
-                owners[stored.index] = number;
+                owners[index] = number;
             }
         }
         self.ended.push(ended);

@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::together::{self, Arrival, Owner, Reads, Together, Word};
 
 /// Elements of a page of stores.
-const PAGE: usize = 256;
+pub(crate) const PAGE: usize = 256;
 
 /// Everything that is the same for all CTAs of a launch.
 #[derive(Clone, Copy)]
@@ -112,29 +112,80 @@ impl Page {
             sites: Box::new([0; PAGE]),
         }
     }
-}
 
-/// An element of the overlay when it is merged into memory.
-pub(crate) struct Stored {
-    pub(crate) index: usize,
-    /// None where the store was lost.
-    pub(crate) code: Option<u64>,
-    pub(crate) site: u32,
+    /// Stores `value[at..at + count]` from element `slot` on.
+    fn put(&mut self, dtype: DType, slot: usize, value: &Elements, at: usize, count: usize) {
+        for i in slot..slot + count {
+            self.written[i / 64] |= 1 << (i % 64);
+        }
+        let Some(size) = dtype.bytes().map(|size| size as usize) else {
+            for i in 0..count {
+                numeric::write_element(dtype, &mut self.bytes, slot + i, value.get(at + i));
+            }
+            return;
+        };
+        let bytes = &mut self.bytes[slot * size..][..count * size];
+        match value.words() {
+            Words::W8(words) => bytes.copy_from_slice(&words[at..at + count]),
+            Words::W16(words) => {
+                for (to, word) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(&words[at..]) {
+                    *to = word.to_le_bytes();
+                }
+            }
+            Words::W32(words) => {
+                for (to, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(&words[at..]) {
+                    *to = word.to_le_bytes();
+                }
+            }
+            Words::W64(words) => {
+                for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[at..]) {
+                    *to = word.to_le_bytes();
+                }
+            }
+        }
+    }
+
+    /// Elements that the CTA stored, kept or lost.
+    pub(crate) fn touched(&self) -> [u64; PAGE / 64] {
+        std::array::from_fn(|word| self.written[word] | self.lost[word])
+    }
+
+    /// Writes what was stored over the elements of a buffer from `first` on; what was lost becomes poison.
+    pub(crate) fn merge(&self, buffer: &mut Buffer, first: usize) {
+        let dtype = buffer.dtype();
+        let size = dtype.bytes().map(|size| size as usize);
+        let mut at = 0;
+        while at < PAGE {
+            if bit(&self.lost, at) {
+                buffer.forget(first + at);
+            }
+            if !bit(&self.written, at) {
+                at += 1;
+                continue;
+            }
+            let run = (at..PAGE).take_while(|&i| bit(&self.written, i)).count();
+            match size {
+                Some(size) => {
+                    buffer.write_run(first + at, &self.bytes[at * size..][..run * size]);
+                }
+                None => {
+                    for i in at..at + run {
+                        let code = numeric::read_element(dtype, &self.bytes, i);
+                        buffer.write(first + i, code.expect("the index is inside the page"));
+                    }
+                }
+            }
+            at += run;
+        }
+    }
 }
 
 impl Overlay {
     /// Every element that the CTA touched, ascending.
-    pub(crate) fn stored(&self, dtype: DType) -> impl Iterator<Item = Stored> + '_ {
-        self.pages.iter().flat_map(move |(&number, page)| {
-            (0..PAGE).filter_map(move |i| {
-                let written = bit(&page.written, i);
-                if !written && !bit(&page.lost, i) {
-                    return None;
-                }
-                let code =
-                    if written { numeric::read_element(dtype, &page.bytes, i) } else { None };
-                Some(Stored { index: number * PAGE + i, code, site: page.sites[i] })
-            })
+    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pages.iter().flat_map(|(&number, page)| {
+            let touched = page.touched();
+            (0..PAGE).filter(move |&i| bit(&touched, i)).map(move |i| number * PAGE + i)
         })
     }
 
@@ -358,19 +409,23 @@ impl<'m> View<'m> {
         let start = self.inside(param, start as i64, count, span)?;
         let dtype = self.launched.params[param].dtype;
         let site = self.sites.len() as u32;
-        for i in 0..count {
-            let (index, code) = (start + i, value.get(at + i));
+        let mut done = 0;
+        while done < count {
+            let index = start + done;
+            let slot = index % PAGE;
+            let here = (PAGE - slot).min(count - done);
             let pages = &mut self.overlays[param].pages;
             let page = pages.entry(index / PAGE).or_insert_with(|| Box::new(Page::new(dtype)));
-            let slot = index % PAGE;
-            if std::mem::replace(&mut page.sites[slot], site) == site {
+            let sites = &mut page.sites[slot..slot + here];
+            if let Some(twice) = sites.iter().position(|&s| s == site) {
                 let name = &self.launched.params[param].name;
                 let message = format!("one store writes an element of `{name}` twice");
                 return Err(EmuError::new(ErrorKind::StoreConflict, span, message)
-                    .at(self.launched.coordinate(param, index as u64)));
+                    .at(self.launched.coordinate(param, (index + twice) as u64)));
             }
-            numeric::write_element(dtype, &mut page.bytes, slot, code);
-            page.written[slot / 64] |= 1 << (slot % 64);
+            sites.fill(site);
+            page.put(dtype, slot, value, at + done, here);
+            done += here;
         }
         self.bytes_written += launch::bytes_of_elements(dtype, count as u64);
         Ok(())
