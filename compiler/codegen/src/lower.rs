@@ -10,6 +10,7 @@ mod control;
 mod convert;
 mod elementwise;
 mod memory;
+mod packed;
 mod report;
 mod thread;
 
@@ -17,6 +18,7 @@ use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{Literal, ParamId};
+use kernel_ir::ops::elements::literal_code;
 use melior::dialect::llvm::r#type as llvm_type;
 use melior::dialect::ods::llvm;
 use melior::ir::attribute::{
@@ -123,7 +125,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     fn enter(&mut self) -> Lowered<()> {
         for slot in self.kernel.slots.iter() {
             let r#type = self.element_type(slot.dtype)?;
-            let cells = (0..slot.len).map(|_| self.build.alloca(r#type, 1)).collect();
+            let cells = (0..packed::units(slot.dtype, slot.len)).map(|_| self.build.alloca(r#type, 1)).collect();
             self.slots.push(cells);
         }
         if self.kernel.shared_bytes > 0 {
@@ -205,11 +207,16 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DeviceOp::Convert { dst, x } => {
                 let from = self.frag(x.frag)?.dtype;
                 let to = self.frag(*dst)?.dtype;
-                let elements = self.each(*dst, |i| self.convert(from, to, self.operand(x, i)?))?;
+                let elements = if from == DType::E2m1 {
+                    self.decode(*dst, x)?
+                } else {
+                    self.each(*dst, |i| self.convert(from, to, self.operand(x, i)?))?
+                };
                 self.define(*dst, elements)
             }
             DeviceOp::Copy { dst, x } => {
-                let elements = self.each(*dst, |i| self.operand(x, i))?;
+                let frag = self.frag(*dst)?;
+                let elements = self.each(*dst, |i| self.unit(x, i, frag.dtype, frag.len))?;
                 self.define(*dst, elements)
             }
             DeviceOp::Join { dst, from } => {
@@ -245,8 +252,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                     return refuse(format!("{slot} is not declared"));
                 };
                 let alignment = self.cell_bytes(declared.dtype)?;
-                for i in 0..declared.len {
-                    self.build.store(self.operand(x, i)?, self.cell(*slot, i)?, alignment);
+                for i in 0..packed::units(declared.dtype, declared.len) {
+                    let element = self.unit(x, i, declared.dtype, declared.len)?;
+                    self.build.store(element, self.cell(*slot, i)?, alignment);
                 }
                 Ok(())
             }
@@ -305,17 +313,28 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         self.element(arg.frag, arg.element(i))
     }
 
+    /// Element `i` of an operand, or its word `i` where elements are packed.
+    fn unit(&self, arg: &Arg, i: u32, dtype: DType, len: u32) -> Lowered<Value<'c, 'm>> {
+        if dtype == DType::E2m1 {
+            self.packed_operand(arg, i, len)
+        } else {
+            self.operand(arg, i)
+        }
+    }
+
     /// Makes every element of `dst`.
     fn each(
         &self,
         dst: FragId,
         element: impl Fn(u32) -> Lowered<Value<'c, 'm>>,
     ) -> Lowered<Vec<Value<'c, 'm>>> {
-        (0..self.frag(dst)?.len).map(element).collect()
+        let frag = self.frag(dst)?;
+        (0..packed::units(frag.dtype, frag.len)).map(element).collect()
     }
 
     fn define(&mut self, dst: FragId, elements: Vec<Value<'c, 'm>>) -> Lowered<()> {
-        let len = self.frag(dst)?.len;
+        let frag = self.frag(dst)?;
+        let len = packed::units(frag.dtype, frag.len);
         if elements.len() != len as usize {
             return refuse(format!("{dst} has {len} elements, {} are defined", elements.len()));
         }
@@ -331,7 +350,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     fn cell_bytes(&self, dtype: DType) -> Lowered<u32> {
-        dtype.bytes().map_or_else(|| refuse(format!("{dtype} has no registers")), Ok)
+        // a cell of packed elements is a word
+        Ok(dtype.bytes().unwrap_or(4))
     }
 
     /// The type of an element in a register.
@@ -347,6 +367,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     fn literal(&self, dtype: DType, literal: Literal) -> Lowered<Value<'c, 'm>> {
         let r#type = self.element_type(dtype)?;
         match literal {
+            Literal::Float(_) if is_code(dtype) => {
+                let code = literal_code(dtype, literal).unwrap_or(0);
+                let is_packed = dtype == DType::E2m1;
+                let bits = if is_packed { packed::repeated(code) } else { i64::from(code as i8) };
+                Ok(self.build.int(r#type, bits))
+            }
             Literal::Float(value) if dtype.is_float() => Ok(self.build.float(r#type, value)),
             Literal::Int(value) if dtype.is_int() => {
                 // MLIR takes the value that the bits have as a signed number.
@@ -367,11 +393,20 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 }
 
+/// True for floats that registers hold as their codes.
+fn is_code(dtype: DType) -> bool {
+    dtype.is_float() && dtype.bits() <= 8
+}
+
 fn line_of(loc: LocId) -> u32 {
     u32::try_from(loc.index() + 1).unwrap_or(u32::MAX)
 }
 
 fn element_type<'c>(build: Builder<'c, '_>, dtype: DType) -> Lowered<Type<'c>> {
+    if dtype == DType::E2m1 {
+        // a word of them
+        return Ok(build.types.i32);
+    }
     if dtype == DType::Bool { Ok(build.types.i1) } else { memory_type(build, dtype) }
 }
 
@@ -380,12 +415,12 @@ fn memory_type<'c>(build: Builder<'c, '_>, dtype: DType) -> Lowered<Type<'c>> {
         DType::F32 => Ok(build.types.f32),
         DType::F16 => Ok(build.types.f16),
         DType::Bf16 => Ok(build.types.bf16),
-        DType::I8 | DType::U8 | DType::Bool => Ok(build.types.i8),
+        DType::I8 | DType::U8 | DType::Bool | DType::E4m3 | DType::E5m2 | DType::Ue8m0 => {
+            Ok(build.types.i8)
+        }
         DType::I32 | DType::U32 => Ok(build.types.i32),
         DType::I64 | DType::U64 => Ok(build.types.i64),
-        DType::E4m3 | DType::E5m2 | DType::E2m1 | DType::Ue8m0 => {
-            refuse(format!("{dtype} is not lowered in this version"))
-        }
+        DType::E2m1 => refuse("single elements of e2m1 have no address"),
     }
 }
 

@@ -71,6 +71,42 @@ pub(crate) fn shift_64(direction: Shift) -> Asm {
     }
 }
 
+/// Two elements of a format of 8 bits, in a word of 16, as two f16 in a word of 32; exact.
+pub(crate) fn widen_bytes(format: ByteFloat) -> Asm {
+    Asm {
+        template: format!("cvt.rn.f16x2.{} $0, $1;", format.pair()),
+        constraints: "=r,h".to_owned(),
+        side_effects: false,
+    }
+}
+
+/// Two f32, the upper one first, as two elements of a format of 8 bits: to nearest even, saturating.
+pub(crate) fn narrow_bytes(format: ByteFloat) -> Asm {
+    Asm {
+        template: format!("cvt.rn.satfinite.{}.f32 $0, $1, $2;", format.pair()),
+        constraints: "=h,f,f".to_owned(),
+        side_effects: false,
+    }
+}
+
+/// A floating-point format of 8 bits with a sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByteFloat {
+    /// 4 bits of exponent.
+    E4m3,
+    /// 5 bits of exponent.
+    E5m2,
+}
+
+impl ByteFloat {
+    const fn pair(self) -> &'static str {
+        match self {
+            ByteFloat::E4m3 => "e4m3x2",
+            ByteFloat::E5m2 => "e5m2x2",
+        }
+    }
+}
+
 /// Direction of a shift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shift {
@@ -267,6 +303,8 @@ pub(crate) enum Intrinsic {
     Min,
     /// `max.f32`: a NaN loses, -0 is below +0.
     Max,
+    /// `prmt.b32`: bytes of two words by the nibbles of a third.
+    Permute,
     /// `cvt.rzi.s32.f32`: saturates, NaN gives 0.
     F32ToI32,
     /// `cvt.rzi.u32.f32`: saturates, NaN gives 0.
@@ -286,6 +324,7 @@ impl Intrinsic {
             Intrinsic::Rsqrt => "llvm.nvvm.rsqrt.approx.f",
             Intrinsic::Min => "llvm.minimumnum",
             Intrinsic::Max => "llvm.maximumnum",
+            Intrinsic::Permute => "llvm.nvvm.prmt",
             Intrinsic::F32ToI32 => "llvm.nvvm.f2i.rz",
             Intrinsic::F32ToU32 => "llvm.nvvm.f2ui.rz",
             Intrinsic::F32ToI64 => "llvm.nvvm.f2ll.rz",

@@ -35,7 +35,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 | UnaryOp::Tanh
                 | UnaryOp::Sigmoid
                 | UnaryOp::Rsqrt
-                | UnaryOp::Sqrt => {}
+                | UnaryOp::Sqrt
+                | UnaryOp::ScaleUp => {}
             }
             let wide = self.widen(dtype, x)?;
             return self.narrow(dtype, self.unary_f32(op, wide)?);
@@ -57,7 +58,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             | UnaryOp::Tanh
             | UnaryOp::Sigmoid
             | UnaryOp::Rsqrt
-            | UnaryOp::Sqrt => refuse(format!("`{}` is not defined for {dtype}", op.name())),
+            | UnaryOp::Sqrt
+            | UnaryOp::ScaleUp => refuse(format!("`{}` is not defined for {dtype}", op.name())),
         }
     }
 
@@ -71,6 +73,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             UnaryOp::Log2 => b.intrinsic(Intrinsic::Lg2, f32, &[x]),
             UnaryOp::Rsqrt => b.intrinsic(Intrinsic::Rsqrt, f32, &[x]),
             UnaryOp::Sqrt => b.sqrt(x),
+            UnaryOp::ScaleUp => self.scale_up(x),
             UnaryOp::Tanh => {
                 let two = b.float(f32, 2.0);
                 let exp = self.exp(b.mulf(two, x));

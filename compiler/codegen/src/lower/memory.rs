@@ -14,7 +14,7 @@ use melior::dialect::arith::CmpiPredicate;
 use melior::ir::{Type, Value};
 
 use super::build::Builder;
-use super::{Lowered, Lowering, refuse};
+use super::{Lowered, Lowering, is_code, packed, refuse};
 use crate::mnemonic::{self, MemoryForm, Priority, Space, Words};
 
 /// Policy operands, made once at the entry.
@@ -112,6 +112,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             return refuse(format!("{} is loaded as {}", region.dtype, frag.dtype));
         }
         let form = self.form(&region, cache)?;
+        if frag.dtype == DType::E2m1 {
+            return self.load_packed(dst, &region, &form, vectors, other);
+        }
         let mut elements: Vec<Option<Value<'c, 'm>>> = vec![None; frag.len as usize];
         for vector in vectors {
             let loaded = self.load_vector(&region, &form, vector, other)?;
@@ -123,6 +126,46 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             }
         }
         let all: Option<Vec<Value<'c, 'm>>> = elements.into_iter().collect();
+        all.map_or_else(|| refuse(format!("the vectors do not cover {dst}")), Ok)
+    }
+
+    /// The words of `dst`, as they lie in memory.
+    fn load_packed(
+        &self,
+        dst: FragId,
+        region: &Region<'c, 'm>,
+        form: &Form,
+        vectors: &[Vector],
+        other: Option<FragId>,
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let len = packed::units(DType::E2m1, self.frag(dst)?.len);
+        let mut units: Vec<Option<Value<'c, 'm>>> = vec![None; len as usize];
+        for vector in vectors {
+            let words = words(vector, DType::E2m1)?;
+            let address = self.address(region, vector)?;
+            let word = self.word_type(words);
+            let mut operands = Vec::new();
+            if vector.predicate.is_some() {
+                let absent = match other {
+                    Some(other) => self.packed_operand(&Arg::all(other, 0), 0, packed::OF_WORD)?,
+                    None => b.int(b.types.i32, 0),
+                };
+                let absent = if words.bits < 32 { b.trunci(word, absent) } else { absent };
+                operands.extend((0..words.count).map(|_| absent));
+            }
+            operands.push(address);
+            self.push_policy_and_predicate(form, vector, &mut operands)?;
+            let asm = form.memory_form(words, vector).load();
+            let loaded = b.asm_values(&asm, &operands, word, words.count);
+            for (loaded, i) in loaded.into_iter().zip(0..) {
+                // a byte comes in a register of 16 bits
+                let byte = words.bits == 8 && words.register_bits() > 8;
+                let loaded = if byte { b.trunci(b.types.i8, loaded) } else { loaded };
+                self.deposit(&mut units, vector.first + i * packed::OF_WORD, loaded, words.bits)?;
+            }
+        }
+        let all: Option<Vec<Value<'c, 'm>>> = units.into_iter().collect();
         all.map_or_else(|| refuse(format!("the vectors do not cover {dst}")), Ok)
     }
 
@@ -165,6 +208,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let b = &self.build;
         let region = self.region(place)?;
         let dtype = self.frag(src.frag)?.dtype;
+        if dtype == DType::E2m1 {
+            return refuse("stores of e2m1 are not built");
+        }
         if dtype != region.dtype {
             return refuse(format!("{dtype} is stored as {}", region.dtype));
         }
@@ -274,7 +320,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     /// Address of the first element of a vector.
     fn address(&self, region: &Region<'c, 'm>, vector: &Vector) -> Lowered<Value<'c, 'm>> {
         let b = &self.build;
-        let memory = self.memory_type(region.dtype)?;
+        // Two packed elements are a byte; a vector of them starts on one.
+        let is_packed = region.dtype == DType::E2m1;
+        let memory = if is_packed { b.types.i8 } else { self.memory_type(region.dtype)? };
         let mut address = region.base;
         if let Some((frag, i)) = vector.offset {
             let offset = self.element(frag, i)?;
@@ -283,10 +331,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 DType::I64 => offset,
                 other => return refuse(format!("{other} is no offset")),
             };
-            address = b.offset(address, memory, wide);
+            let bytes = if is_packed { b.shrsi(wide, b.int(b.types.i64, 1)) } else { wide };
+            address = b.offset(address, memory, bytes);
         }
-        if vector.constant != 0 {
-            address = b.offset(address, memory, b.int(b.types.i64, vector.constant));
+        let constant = if is_packed { vector.constant / 2 } else { vector.constant };
+        if constant != 0 {
+            address = b.offset(address, memory, b.int(b.types.i64, constant));
         }
         Ok(address)
     }
@@ -294,7 +344,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     fn zero(&self, dtype: DType) -> Lowered<Value<'c, 'm>> {
         let r#type = self.element_type(dtype)?;
         let b = &self.build;
-        Ok(if dtype.is_float() { b.float(r#type, 0.0) } else { b.int(r#type, 0) })
+        let is_int = !dtype.is_float() || is_code(dtype);
+        Ok(if is_int { b.int(r#type, 0) } else { b.float(r#type, 0.0) })
     }
 
     fn read_element(&self, dtype: DType, x: Value<'c, 'm>) -> Value<'c, 'm> {
@@ -354,7 +405,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 (0..of_word).map(part).collect()
             };
             for part in parts {
-                let element = if dtype.is_float() { b.bitcast(memory, part) } else { part };
+                let is_int = !dtype.is_float() || is_code(dtype);
+                let element = if is_int { part } else { b.bitcast(memory, part) };
                 elements.push(self.read_element(dtype, element));
             }
         }

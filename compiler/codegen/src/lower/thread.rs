@@ -81,7 +81,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let moved = b.trunci(b.types.i16, word(wide, i32));
                 b.bitcast(self.element_type(dtype)?, moved)
             }
-            DType::I8 | DType::U8 => b.trunci(b.types.i8, word(b.extui(i32, x), i32)),
+            DType::I8 | DType::U8 | DType::E4m3 | DType::E5m2 | DType::Ue8m0 => {
+                b.trunci(b.types.i8, word(b.extui(i32, x), i32))
+            }
             DType::Bool => b.trunci(b.types.i1, word(b.extui(i32, x), i32)),
             DType::I64 | DType::U64 => {
                 let half = b.int(i64, 32);
@@ -89,9 +91,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let high = word(b.trunci(i32, b.shrui(x, half)), i32);
                 b.ori(b.shli(b.extui(i64, high), half), b.extui(i64, low))
             }
-            DType::E4m3 | DType::E5m2 | DType::E2m1 | DType::Ue8m0 => {
-                return refuse(format!("{dtype} is not lowered in this version"));
-            }
+            DType::E2m1 => return refuse("single elements of e2m1 have no register"),
         })
     }
 

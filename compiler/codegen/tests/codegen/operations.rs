@@ -32,7 +32,8 @@ fn takes_unary(op: UnaryOp, dtype: DType) -> bool {
         | UnaryOp::Tanh
         | UnaryOp::Sigmoid
         | UnaryOp::Rsqrt
-        | UnaryOp::Sqrt => dtype.is_float(),
+        | UnaryOp::Sqrt
+        | UnaryOp::ScaleUp => dtype.is_float(),
     }
 }
 

@@ -25,6 +25,8 @@ pub enum UnaryOp {
     Rsqrt,
     /// `sqrt(x)`, f32, correctly rounded
     Sqrt,
+    /// The least power of two of ue8m0 that is not below `x`, f32
+    ScaleUp,
 }
 
 /// An operation on two elements of one type.
@@ -109,6 +111,7 @@ names!(UnaryOp {
     Sigmoid = "sigmoid",
     Rsqrt = "rsqrt",
     Sqrt = "sqrt",
+    ScaleUp = "scale.up",
 });
 names!(BinaryOp {
     Add = "add",

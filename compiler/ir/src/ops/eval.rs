@@ -36,6 +36,7 @@ pub fn unary(op: UnaryOp, x: &Elements, out: &mut Elements) {
         UnaryOp::Sigmoid => float_unary(x, out, math::sigmoid),
         UnaryOp::Rsqrt => float_unary(x, out, math::rsqrt),
         UnaryOp::Sqrt => float_unary(x, out, math::sqrt),
+        UnaryOp::ScaleUp => float_unary(x, out, math::scale_up),
     }
 }
 

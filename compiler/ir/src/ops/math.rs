@@ -5,7 +5,7 @@
 //! functions built on them follow the formulas of docs/numerics.md step by step in f32. A NaN result is
 //! the canonical one.
 
-use kernel_abi::numeric::canonical;
+use kernel_abi::numeric::{canonical, ue8m0};
 
 /// log2(e), rounded to f32.
 pub const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -85,6 +85,11 @@ pub fn rsqrt(x: f32) -> f32 {
         return canonical(f32::NAN);
     }
     (1.0 / f64::from(x).sqrt()) as f32
+}
+
+/// The least power of two of ue8m0 that is not below `x`: at least 2^-127, at most 2^127; NaN below zero.
+pub fn scale_up(x: f32) -> f32 {
+    canonical(ue8m0::to_f32(ue8m0::from_f32_up(x)))
 }
 
 /// The correctly rounded square root; NaN below zero.

@@ -105,7 +105,8 @@ pub fn unary(op: UnaryOp, x: DType) -> Result<DType, Refusal> {
         | UnaryOp::Tanh
         | UnaryOp::Sigmoid
         | UnaryOp::Rsqrt
-        | UnaryOp::Sqrt => ("f32 only", class == Class::F32),
+        | UnaryOp::Sqrt
+        | UnaryOp::ScaleUp => ("f32 only", class == Class::F32),
     };
     if fits { Ok(x) } else { Err(refuse(&format!("`{}`", op.name()), takes, x)) }
 }

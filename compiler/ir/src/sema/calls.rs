@@ -93,6 +93,12 @@ impl<'a> Lower<'a> {
                 let [x] = self.operands(args)?;
                 self.convert(dtype, x, span)
             }
+            Builtin::ScaleUp => {
+                let [(x, at)] = self.operands(args)?;
+                let tile = self.tile(x, Some(DType::F32), at)?;
+                let power = self.unary(UnaryOp::ScaleUp, tile, at, span)?;
+                self.convert(DType::Ue8m0, (power, at), span)
+            }
             Builtin::Iota => self.iota(args, span),
             Builtin::Splat => self.splat(args, span),
             Builtin::Reduce(op) => self.reduce(op, args, span),
