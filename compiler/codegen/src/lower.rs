@@ -125,7 +125,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     fn enter(&mut self) -> Lowered<()> {
         for slot in self.kernel.slots.iter() {
             let r#type = self.element_type(slot.dtype)?;
-            let cells = (0..packed::units(slot.dtype, slot.len)).map(|_| self.build.alloca(r#type, 1)).collect();
+            let cells = (0..packed::units(slot.dtype, slot.len))
+                .map(|_| self.build.alloca(r#type, 1))
+                .collect();
             self.slots.push(cells);
         }
         if self.kernel.shared_bytes > 0 {
@@ -315,11 +317,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     /// Element `i` of an operand, or its word `i` where elements are packed.
     fn unit(&self, arg: &Arg, i: u32, dtype: DType, len: u32) -> Lowered<Value<'c, 'm>> {
-        if dtype == DType::E2m1 {
-            self.packed_operand(arg, i, len)
-        } else {
-            self.operand(arg, i)
-        }
+        if dtype == DType::E2m1 { self.packed_operand(arg, i, len) } else { self.operand(arg, i) }
     }
 
     /// Makes every element of `dst`.

@@ -31,7 +31,8 @@ struct Table {
 }
 
 /// 0, 0.5, 1, 1.5, 2, 3, 4, 6 as bf16, which is the upper half of f32.
-const BF16: Table = Table { high: [0x3f3f_3f00, 0x4040_4040], low: Some([0xc080_0000, 0xc080_4000]) };
+const BF16: Table =
+    Table { high: [0x3f3f_3f00, 0x4040_4040], low: Some([0xc080_0000, 0xc080_4000]) };
 
 /// The same as f16.
 const F16: Table = Table { high: [0x3e3c_3800, 0x4644_4240], low: None };
@@ -51,12 +52,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// Bytes of `a` and `b` by the low three bits of each nibble of `selector`.
-    fn bytes(
-        &self,
-        a: Value<'c, 'm>,
-        b: Value<'c, 'm>,
-        selector: Value<'c, 'm>,
-    ) -> Value<'c, 'm> {
+    fn bytes(&self, a: Value<'c, 'm>, b: Value<'c, 'm>, selector: Value<'c, 'm>) -> Value<'c, 'm> {
         self.build.intrinsic(Intrinsic::Permute, self.build.types.i32, &[a, b, selector])
     }
 
