@@ -21,7 +21,7 @@ import numpy as np
 POISON, GUARD, SECONDS = 0x7B, 256, 30.0  # poison is far from any result, as f32 and as bf16
 NOT_READY, PDL, DYNAMIC_SHARED = 600, 6, 8  # CUDA_ERROR_…, CU_LAUNCH_ATTRIBUTE_…, CU_FUNC_ATTRIBUTE_…
 KINDS = {"i8": "i1", "u8": "u1", "bool": "u1", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8",
-         "f32": "<u4", "f16": "<u2", "bf16": "<u2"}
+         "f32": "<u4", "f16": "<u2", "bf16": "<u2", "e4m3": "u1", "e5m2": "u1", "ue8m0": "u1", "e2m1": "u1"}
 INFINITIES = {"f32": 0x7F800000, "f16": 0x7C00, "bf16": 0x7F80}
 G = np.uint64(0x9E3779B97F4A7C15)
 

@@ -179,7 +179,12 @@ fn param(
         Argument::Buffer(buffer) => {
             let fill = match param.access {
                 Access::Output | Access::Scratch => json!("poison"),
-                _ if given.contains(&param.name.as_str()) => writer.place(buffer.bytes()),
+                // the script knows no recipe for codes of 8 bits and less
+                _ if given.contains(&param.name.as_str())
+                    || param.dtype.is_float() && param.dtype.bits() <= 8 =>
+                {
+                    writer.place(buffer.bytes())
+                }
                 Access::Static | Access::Input | Access::Inout | Access::Peer | Access::Scalar => {
                     recipe(&built.kernel, before, id)
                 }
