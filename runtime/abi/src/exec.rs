@@ -12,7 +12,8 @@ pub trait Executor {
     /// The plan that it runs.
     fn plan(&self) -> &CheckedPlan;
 
-    /// Replaces the content of a weight, host or state buffer of a rank.
+    /// Replaces the content of a weight, host or state buffer of a rank. The caller keeps the promise of a host
+    /// buffer; the emulator checks the contracts of a kernel at every launch besides.
     ///
     /// # Errors
     /// The size does not fit, or there is no such rank.

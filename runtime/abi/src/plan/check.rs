@@ -5,8 +5,13 @@
 //! * memory: what a kernel declares `static` is a weight that no node writes; every read of a buffer that
 //!   lives within the step is covered by writes ordered before it; two accesses of which one writes are
 //!   ordered; a buffer that a kernel writes is given to one of its parameters only;
-//! * contracts: what a kernel needs of the values of an integer buffer is promised by whoever fills it;
-//! * `settled`: the launch right before does not write it, so that it may be read early.
+//! * contracts: what a kernel needs of the values of an integer buffer is promised by whoever fills it, in
+//!   this step or, for a state, in an earlier one, on every rank;
+//! * `settled`: the launch right before, that of the step before included, does not write it, so that it may be
+//!   read early.
+//!
+//! What is assumed: a kernel writes all of each `output` (its own verification and the emulator's poison speak
+//! of that), and a buffer is its elements in a row: a kernel may read them with other extents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -92,6 +97,8 @@ struct Touch {
     end: u64,
     reads: bool,
     writes: bool,
+    /// What it writes may be read afterwards.
+    fills: bool,
     is_static: bool,
     settled: bool,
 }
@@ -216,6 +223,7 @@ impl<'p> Checker<'p> {
                             end: region.start + region.len,
                             reads,
                             writes: !reads,
+                            fills: true,
                             is_static: false,
                             settled: false,
                         });
@@ -235,6 +243,7 @@ impl<'p> Checker<'p> {
             end,
             reads,
             writes: !reads,
+            fills: true,
             is_static: false,
             settled: false,
         });
@@ -287,15 +296,32 @@ impl<'p> Checker<'p> {
             };
             match &arg.value {
                 ArgumentValue::Buffer { buffer, prefix } => {
+                    let len = self.buffer(*buffer).elements().unwrap_or(0);
+                    if prefix.is_some_and(|prefix| prefix > len || param.access.is_writable()) {
+                        let message = format!(
+                            "`{}` of {kernel}: a prefix is of something that is only read, and no longer",
+                            param.name
+                        );
+                        self.error(PlanCode::Argument, &node.name, message);
+                        continue;
+                    }
+                    if param.access == Access::Peer {
+                        let message =
+                            format!("`{}` of {kernel} is memory of other ranks", param.name);
+                        self.error(PlanCode::Argument, &node.name, message);
+                        continue;
+                    }
                     let touch = Touch {
                         node: index,
                         buffer: *buffer,
                         start: 0,
-                        end: prefix.unwrap_or(u64::MAX),
+                        end: prefix.unwrap_or(len),
                         reads: param.access != Access::Output && param.access != Access::Scratch,
                         writes: param.access.is_writable(),
+                        // What a kernel leaves in scratch memory means nothing to others.
+                        fills: param.access != Access::Scratch,
                         is_static: param.access == Access::Static,
-                        settled: param.settled,
+                        settled: param.settled && signature.starts_early,
                     };
                     self.buffer_argument(node, kernel, args, param, touch, touches);
                 }
@@ -337,7 +363,7 @@ impl<'p> Checker<'p> {
         kernel: &KernelKey,
         args: &[Argument],
         param: &ParamSpec,
-        mut touch: Touch,
+        touch: Touch,
         touches: &mut Vec<Touch>,
     ) {
         let buffer = self.buffer(touch.buffer);
@@ -345,9 +371,10 @@ impl<'p> Checker<'p> {
         for extent in &param.shape {
             let extent = match extent {
                 ExtentSpec::Const(extent) => Some(*extent),
-                ExtentSpec::Scalar(name) => {
-                    integer(args, name).and_then(|value| u64::try_from(value).ok())
-                }
+                // An extent is the same on every rank.
+                ExtentSpec::Scalar(name) => integers(args, name)
+                    .filter(|(least, greatest)| least == greatest)
+                    .and_then(|(value, _)| u64::try_from(value).ok()),
             };
             wanted = wanted.zip(extent).and_then(|(n, e)| n.checked_mul(e));
         }
@@ -370,7 +397,6 @@ impl<'p> Checker<'p> {
                 format!("`{}` is written and given to two parameters of {kernel}", buffer.name);
             self.error(PlanCode::Race, &node.name, message);
         }
-        touch.end = touch.end.min(len);
         touches.push(touch);
     }
 
@@ -414,6 +440,7 @@ impl<'p> Checker<'p> {
             let mut written = Ranges::default();
             for other in all {
                 if other.writes
+                    && other.fills
                     && other.node != touch.node
                     && order.is_before(other.node, touch.node)
                 {
@@ -430,49 +457,83 @@ impl<'p> Checker<'p> {
 
     /// Contracts of what is read against promises of what is written.
     fn contracts(&mut self) {
+        // A state may hold what any node of an earlier step wrote, so promises are collected until nothing is
+        // new before they are judged.
+        let mut states = vec![Vec::new(); self.plan.buffers.len()];
+        loop {
+            let promises = self.promises(&states, false);
+            let of_state =
+                |(buffer, promises): (&PlanBuffer, Vec<Option<Promise>>)| match buffer.role {
+                    BufferRole::State => promises,
+                    BufferRole::Weight | BufferRole::Host { .. } | BufferRole::Step => Vec::new(),
+                };
+            let now: Vec<Vec<Option<Promise>>> =
+                self.plan.buffers.iter().zip(promises).map(of_state).collect();
+            if now == states {
+                break;
+            }
+            states = now;
+        }
+        self.promises(&states, true);
+    }
+
+    /// The promises on every buffer at the end of a step that starts with those of `states`; judges the
+    /// contracts on the way if asked to.
+    fn promises(
+        &mut self,
+        states: &[Vec<Option<Promise>>],
+        judge: bool,
+    ) -> Vec<Vec<Option<Promise>>> {
         let plan = self.plan;
-        let mut promises: Vec<Vec<Option<Promise>>> = vec![Vec::new(); plan.buffers.len()];
+        let mut promises: Vec<Vec<Option<Promise>>> = states.to_vec();
         for (buffer, promises) in plan.buffers.iter().zip(&mut promises) {
             match &buffer.role {
-                BufferRole::Host { promise } => promises.push(*promise),
+                BufferRole::Host { promise } => add(promises, *promise),
                 BufferRole::State => {
-                    promises.push(Some(Promise { lo: 0, hi: 1, distinct: false, except: None }));
+                    add(promises, Some(Promise { lo: 0, hi: 1, distinct: false, except: None }));
                 }
-                BufferRole::Weight => promises.push(None),
+                BufferRole::Weight => add(promises, None),
                 BufferRole::Step => {}
             }
         }
+        let shared = |promise: &Option<Promise>| {
+            promise.map(|p| Promise { distinct: false, except: None, ..p })
+        };
         for node in &plan.nodes {
             match &node.op {
                 NodeOp::Kernel { kernel, args } => {
                     for (param, buffer) in self.buffers_of(kernel, args) {
-                        let promise = param.contract.as_ref().and_then(|c| promise_of(c, args));
-                        if let (Access::Input | Access::Inout, Some(contract)) =
-                            (param.access, &param.contract)
+                        let contract = param.contract.as_ref();
+                        if let (true, Access::Input | Access::Inout, Some(contract)) =
+                            (judge, param.access, contract)
                         {
-                            self.contract(node, contract, promise, buffer, &promises);
+                            let needed = promise_of(contract, args, Bound::Needed);
+                            self.contract(node, contract, needed, buffer, &promises);
                         }
                         if param.access.is_writable() {
-                            promises[buffer.index()].push(promise);
+                            let promise =
+                                contract.and_then(|c| promise_of(c, args, Bound::Promised));
+                            add(&mut promises[buffer.index()], promise);
                         }
                     }
                 }
+                // A value may be there twice when pieces come together.
                 NodeOp::AllGather { src, dst, .. } => {
-                    let all = promises[src.index()].clone();
-                    let spread = all.into_iter().map(|promise| {
-                        promise.map(|p| Promise { distinct: false, except: None, ..p })
-                    });
-                    promises[dst.index()].extend(spread);
+                    for promise in promises[src.index()].clone() {
+                        add(&mut promises[dst.index()], shared(&promise));
+                    }
                 }
                 NodeOp::Copy { src, dst } => {
-                    let all = promises[src.buffer.index()].clone();
-                    promises[dst.buffer.index()].extend(all);
+                    for promise in promises[src.buffer.index()].clone() {
+                        add(&mut promises[dst.buffer.index()], shared(&promise));
+                    }
                 }
                 NodeOp::AllReduce { dst, .. } | NodeOp::ReduceScatter { dst, .. } => {
-                    promises[dst.index()].push(None);
+                    add(&mut promises[dst.index()], None);
                 }
             }
         }
+        promises
     }
 
     fn contract(
@@ -519,10 +580,12 @@ impl<'p> Checker<'p> {
             .collect()
     }
 
-    /// A settled buffer must not be written by the launch right before: that one may still run.
+    /// A settled buffer must not be written by the launch right before: that one may still run. The first launch
+    /// of a step follows the last one of the step before.
     fn settled(&mut self, touches: &[Touch]) {
+        let count = self.plan.nodes.len();
         for touch in touches.iter().filter(|touch| touch.settled) {
-            let Some(before) = touch.node.checked_sub(1) else { continue };
+            let before = (touch.node + count - 1) % count;
             let written = touches
                 .iter()
                 .any(|other| other.node == before && other.buffer == touch.buffer && other.writes);
@@ -538,25 +601,49 @@ impl<'p> Checker<'p> {
     }
 }
 
+/// Adds a promise that is not there yet.
+fn add(promises: &mut Vec<Option<Promise>>, promise: Option<Promise>) {
+    if !promises.contains(&promise) {
+        promises.push(promise);
+    }
+}
+
 fn is_summed(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
 }
 
-/// The value of a scalar argument; with one a rank, the least.
-fn integer(args: &[Argument], name: &str) -> Option<i64> {
+/// The least and the greatest value of a scalar argument over the ranks.
+fn integers(args: &[Argument], name: &str) -> Option<(i64, i64)> {
     match &args.iter().find(|arg| arg.param == name)?.value {
-        ArgumentValue::Scalar(value) => value.integer(),
+        ArgumentValue::Scalar(value) => value.integer().map(|value| (value, value)),
         ArgumentValue::Scalars(values) => {
-            values.iter().map(|v| v.integer()).collect::<Option<Vec<i64>>>()?.into_iter().min()
+            let values = values.iter().map(|v| v.integer()).collect::<Option<Vec<i64>>>()?;
+            Some((values.iter().copied().min()?, values.iter().copied().max()?))
         }
         ArgumentValue::Buffer { .. } => None,
     }
 }
 
-fn promise_of(contract: &ContractSpec, args: &[Argument]) -> Option<Promise> {
+/// What the bound of a contract is for, where it differs between ranks.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    /// Values must be below it on every rank: the least counts.
+    Needed,
+    /// Values are below it: the greatest counts.
+    Promised,
+}
+
+fn promise_of(contract: &ContractSpec, args: &[Argument], bound: Bound) -> Option<Promise> {
     let hi = match &contract.hi {
         UpperBound::Const(hi) => *hi,
-        UpperBound::Scalar(name, offset) => integer(args, name)?.checked_add(*offset)?,
+        UpperBound::Scalar(name, offset) => {
+            let (least, greatest) = integers(args, name)?;
+            let value = match bound {
+                Bound::Needed => least,
+                Bound::Promised => greatest,
+            };
+            value.checked_add(*offset)?
+        }
     };
     Some(Promise { lo: contract.lo, hi, distinct: contract.distinct, except: contract.except })
 }

@@ -246,6 +246,108 @@ fn settled_buffers_are_not_written_by_the_launch_before() {
     s.scale("between", x, y);
     s.pick(ids, 8);
     assert_eq!(s.codes(), [""; 0]);
+    // The last launch of the step before is the one right before the first.
+    let mut s = Sample::new();
+    s.pick(ids, 8);
+    s.scale("writes the state", x, state);
+    assert_eq!(s.codes(), ["P0107"]);
+    // A kernel that does not start early sees all that earlier ones wrote.
+    let mut s = Sample::new();
+    s.scale("writes the state", x, state);
+    s.pick(ids, 8);
+    let mut signatures = signatures();
+    for signature in signatures.values_mut() {
+        signature.starts_early = false;
+    }
+    assert!(s.builder.finish().check(signatures).is_ok());
+}
+
+#[test]
+fn bounds_hold_on_every_rank() {
+    // One rank needs ids below 7.
+    let mut s = Sample::new();
+    let (state, out, ids) = (s.state, s.out, s.ids);
+    s.builder
+        .kernel("pick", "k.tile", "pick", &[])
+        .read("id", ids)
+        .read("s", state)
+        .write("out", out)
+        .scalars("rows", vec![Scalar::I32(8), Scalar::I32(7)])
+        .add();
+    assert_eq!(s.codes(), ["P0106"]);
+    // Extents must be the same on all.
+    let mut signatures = signatures();
+    let pick = signatures.get_mut(&key("pick")).unwrap();
+    pick.params[0].shape = vec![ExtentSpec::Scalar("rows".into())];
+    pick.params[0].contract = None;
+    let plan = |rows: Vec<Scalar>| {
+        let mut s = Sample::new();
+        let (state, out, ids) = (s.state, s.out, s.ids);
+        s.builder
+            .kernel("pick", "k.tile", "pick", &[])
+            .read("id", ids)
+            .read("s", state)
+            .write("out", out)
+            .scalars("rows", rows)
+            .add();
+        s.builder.finish()
+    };
+    let two = |a, b| plan(vec![Scalar::I32(a), Scalar::I32(b)]).check(signatures.clone());
+    assert!(two(2, 2).is_ok());
+    assert_eq!(two(2, 4).unwrap_err()[0].code, PlanCode::Argument);
+}
+
+#[test]
+fn a_state_holds_what_any_node_of_an_earlier_step_wrote() {
+    let mut s = Sample::new();
+    let (x, y, state, out) = (s.x, s.y, s.state, s.out);
+    let kept = s.builder.buffer("kept", DType::I32, &[2], BufferRole::State);
+    let other = s.builder.buffer("other", DType::I32, &[2], BufferRole::Host { promise: None });
+    s.builder
+        .kernel("reads", "k.tile", "pick", &[])
+        .read("id", kept)
+        .read("s", state)
+        .write("out", out)
+        .scalar("rows", Scalar::I32(8))
+        .add();
+    s.scale("between", x, y);
+    let region = |buffer| Region { buffer, start: 0, len: 2 };
+    // Of the first step it would be zero.
+    s.builder.copy("writes anything later", region(other), region(kept));
+    assert_eq!(s.codes(), ["P0106"]);
+}
+
+#[test]
+fn prefixes_are_of_what_is_read_and_inside() {
+    let mut s = Sample::new();
+    let (w, x, y) = (s.w, s.x, s.y);
+    s.builder
+        .kernel("long", "k.tile", "scale", &[])
+        .read("w", w)
+        .read_prefix("x", x, 5)
+        .write("y", y)
+        .scalar("by", Scalar::F32(2.0))
+        .add();
+    assert_eq!(s.codes(), ["P0102"]);
+    let mut s = Sample::new();
+    s.scale("first", x, y);
+    let mut plan = s.builder.finish();
+    if let NodeOp::Kernel { args, .. } = &mut plan.nodes[0].op {
+        args[2].value = ArgumentValue::Buffer { buffer: y, prefix: Some(0) };
+    }
+    assert_eq!(codes(plan), ["P0102"]);
+}
+
+#[test]
+fn scratch_memory_holds_nothing_for_others() {
+    let mut s = Sample::new();
+    let (x, y, state) = (s.x, s.y, s.state);
+    s.scale("leaves scratch", x, y);
+    s.scale("reads it", y, state);
+    let mut signatures = signatures();
+    signatures.get_mut(&key("scale")).unwrap().params[2].access = crate::Access::Scratch;
+    let errors = s.builder.finish().check(signatures).unwrap_err();
+    assert_eq!(errors[0].code, PlanCode::ReadBeforeWrite);
 }
 
 #[test]
