@@ -8,8 +8,10 @@
 mod build;
 mod control;
 mod convert;
+mod copies;
 mod elementwise;
 mod memory;
+mod mma;
 mod packed;
 mod report;
 mod thread;
@@ -35,9 +37,13 @@ use self::report::Report;
 use crate::context::MlirContext;
 use crate::error::CodegenError;
 use crate::job::SourceLine;
+use crate::mnemonic;
 
 /// The dynamic shared memory of the CTA.
 const SHARED_MEMORY: &str = "kernel_shared_memory";
+
+/// Where it starts: a multiple of every alignment that a tile can ask for.
+const SHARED_ALIGNMENT: i64 = 1024;
 
 /// Why one operation has no lowering; the statement adds where.
 struct Refusal(String);
@@ -228,6 +234,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                     .collect::<Lowered<Vec<_>>>()?;
                 self.define(*dst, elements)
             }
+            DeviceOp::Mma { dst, a, b, acc, atoms } => {
+                let elements = self.mma([*a, *b], *acc, atoms)?;
+                self.define(*dst, elements)
+            }
             DeviceOp::Shuffle { dst, x, xor } => {
                 let dtype = self.frag(*x)?.dtype;
                 let elements =
@@ -258,6 +268,17 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                     let element = self.unit(x, i, declared.dtype, declared.len)?;
                     self.build.store(element, self.cell(*slot, i)?, alignment);
                 }
+                Ok(())
+            }
+            DeviceOp::CopyAsync { source, dest, pieces, evict } => {
+                self.copy_async(source, dest, pieces, *evict)
+            }
+            DeviceOp::CommitGroup => {
+                self.build.effect(&mnemonic::commit_group(), &[]);
+                Ok(())
+            }
+            DeviceOp::WaitGroup { pending } => {
+                self.build.effect(&mnemonic::wait_group(*pending), &[]);
                 Ok(())
             }
             DeviceOp::Barrier => {
@@ -447,7 +468,7 @@ fn declare_shared_memory(globals: Builder<'_, '_>) {
             .global_type(TypeAttribute::new(r#type))
             .sym_name(StringAttribute::new(globals.context, SHARED_MEMORY))
             .linkage(linkage(globals, "external"))
-            .alignment(IntegerAttribute::new(globals.types.i64, 16))
+            .alignment(IntegerAttribute::new(globals.types.i64, SHARED_ALIGNMENT))
             .addr_space(IntegerAttribute::new(globals.types.i32, 3))
             .build(),
     );

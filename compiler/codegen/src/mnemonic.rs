@@ -132,6 +132,70 @@ pub(crate) fn create_policy(priority: Priority) -> Asm {
     }
 }
 
+/// An asynchronous copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyForm {
+    /// Bytes that arrive: 4, 8 or 16.
+    pub(crate) bytes: u32,
+    /// An operand says how many of them are read; the rest arrives as zeros.
+    pub(crate) zeros: bool,
+    /// A policy operand follows.
+    pub(crate) policy: bool,
+    /// A predicate operand comes last.
+    pub(crate) predicated: bool,
+}
+
+/// Arguments: destination; source; bytes that are read; policy; predicate.
+pub(crate) fn copy_async(form: CopyForm) -> Asm {
+    let mut constraints = vec!["l", "l"];
+    // Copies of 16 bytes leave the first-level cache alone.
+    let level = if form.bytes == 16 { "cg" } else { "ca" };
+    let hint = if form.policy { ".L2::cache_hint" } else { "" };
+    let mut tail = String::new();
+    if form.zeros {
+        tail += &format!(", ${}", constraints.len());
+        constraints.push("r");
+    }
+    if form.policy {
+        tail += &format!(", ${}", constraints.len());
+        constraints.push("l");
+    }
+    let mut guard = String::new();
+    if form.predicated {
+        guard = format!("@${} ", constraints.len());
+        constraints.push("b");
+    }
+    let bytes = form.bytes;
+    Asm::effect(
+        &format!("{guard}cp.async.{level}.shared.global{hint} [$0], [$1], {bytes}{tail};"),
+        &constraints.join(","),
+    )
+}
+
+/// A matrix product m16n8k16. Results: 4 sums. Arguments: 4 registers of the left operand, 2 of the right one,
+/// 4 sums.
+pub(crate) fn mma(is_bf16: bool) -> Asm {
+    let dtype = if is_bf16 { "bf16" } else { "f16" };
+    Asm {
+        template: format!(
+            "mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 \
+             {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
+        ),
+        constraints: "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f".to_owned(),
+        side_effects: true,
+    }
+}
+
+/// Closes the group of the thread's copies.
+pub(crate) fn commit_group() -> Asm {
+    Asm::effect("cp.async.commit_group;", "")
+}
+
+/// Waits until at most `pending` groups of the thread's copies are in flight.
+pub(crate) fn wait_group(pending: u32) -> Asm {
+    Asm::effect(&format!("cp.async.wait_group {pending};"), "")
+}
+
 /// Brings a line into L2; PTX has no form that evicts it first.
 pub(crate) fn prefetch(last: Priority, predicated: bool) -> Asm {
     let guard = if predicated { "@$1 " } else { "" };

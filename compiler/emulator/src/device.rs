@@ -4,6 +4,8 @@
 //! values. A choice that is not uniform runs its arms under a mask; a barrier, a shuffle or a loop that masked
 //! threads would not reach is an error.
 
+mod copies;
+mod mma;
 mod registers;
 mod shared;
 #[cfg(test)]
@@ -31,6 +33,7 @@ use crate::kernel::{failed_assert, format_text, too_many_steps};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::view::{Launched, View};
+use copies::Copies;
 use registers::{Operand, Registers};
 use shared::Shared;
 
@@ -62,6 +65,7 @@ struct Machine<'k> {
     frags: IndexVec<FragId, Option<Rc<Registers>>>,
     slots: IndexVec<SlotId, Option<Rc<Registers>>>,
     shared: Shared,
+    copies: Copies,
     mask: Mask,
     printed: Vec<Printed>,
     flops: u64,
@@ -84,6 +88,7 @@ impl<'k> Machine<'k> {
             frags: kernel.frags.iter().map(|_| None).collect(),
             slots: kernel.slots.iter().map(|_| None).collect(),
             shared: Shared::new(kernel.shared_bytes),
+            copies: Copies::default(),
             mask: None,
             printed: Vec::new(),
             flops: 0,
@@ -192,6 +197,9 @@ impl<'k> Machine<'k> {
                 let joined = registers::join(sources, self.kernel.frags[*dst].dtype, self.threads);
                 self.set(*dst, joined);
             }
+            DeviceOp::Mma { dst, a, b, acc, atoms } => {
+                self.mma(*dst, [*a, *b], *acc, atoms, loc)?;
+            }
             DeviceOp::Shuffle { dst, x, xor } => self.shuffle(*dst, *x, *xor as usize, loc)?,
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other, loc)?;
@@ -212,6 +220,17 @@ impl<'k> Machine<'k> {
                 self.frags[*dst] = Some(content);
             }
             DeviceOp::SetSlot { slot, x } => self.set_slot(*slot, x),
+            DeviceOp::CopyAsync { source, dest, pieces, evict: _ } => {
+                self.copy_async(source, dest, pieces, loc)?;
+            }
+            DeviceOp::CommitGroup => {
+                self.uniform_only("the end of a group", loc)?;
+                self.copies.close();
+            }
+            DeviceOp::WaitGroup { pending } => {
+                self.uniform_only("a wait for copies", loc)?;
+                self.settle(*pending as usize, loc)?;
+            }
             DeviceOp::Barrier => {
                 self.uniform_only("a barrier", loc)?;
                 self.shared.barrier();

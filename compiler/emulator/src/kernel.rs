@@ -3,6 +3,7 @@
 mod access;
 mod define;
 mod shape;
+mod smem;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +15,7 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{
-    Kernel, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, VarId, Word,
+    Kernel, ParamId, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word,
 };
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::contract::Contraction;
@@ -25,6 +26,7 @@ use crate::grid::{self, Ended};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::view::{Launched, View};
+use smem::SharedTiles;
 
 /// Runs a kernel on `memory`, which has an argument for every parameter.
 ///
@@ -76,6 +78,7 @@ struct Machine<'k> {
     vars: IndexVec<VarId, Vec<Option<Rc<Elements>>>>,
     /// Conditions that are arrivals, with their counters.
     arrivals: BTreeMap<ValueId, ParamId>,
+    shared: SharedTiles,
     printed: Vec<Printed>,
     flops: u64,
     steps: u64,
@@ -98,6 +101,7 @@ impl<'k> Machine<'k> {
             values: kernel.values.iter().map(|_| None).collect(),
             vars: kernel.vars.iter().map(|v| vec![None; v.slots as usize]).collect(),
             arrivals: BTreeMap::new(),
+            shared: SharedTiles::new(kernel),
             printed: Vec::new(),
             flops: 0,
             steps: 0,
@@ -131,6 +135,10 @@ impl<'k> Machine<'k> {
             StmtKind::Store { value, access, cache: _ } => self.store(*value, access)?,
             StmtKind::Prefetch { what, evict: _ } => self.prefetch(what, stmt.span)?,
             StmtKind::Advance { word } => self.advance(word)?,
+            StmtKind::CopyAsync { source, dest, evict: _ } => self.copy_async(source, dest)?,
+            StmtKind::EmptyGroup => self.empty_group(),
+            StmtKind::Settle { storage: _, pending } => self.settle(*pending),
+            StmtKind::Sync => {}
             StmtKind::GridWait => self.view.wait(),
             StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, message } => {
@@ -207,14 +215,15 @@ impl<'k> Machine<'k> {
 
     fn store(&mut self, value: ValueId, access: &TileAccess) -> Result<(), EmuError> {
         let tile = self.resolve(access, "stored")?;
-        self.view.begin_store(access.param, access.span)?;
         let shape = &self.kernel.values[value].shape;
         let value = self.value(value);
         let value = shape::broadcast(&value, shape, &tile.shape());
+        let Storage::Buffer(param) = access.storage else {
+            return self.store_shared(access, &tile, &value).map(|_| ());
+        };
+        self.view.begin_store(param, access.span)?;
         let view = &mut self.view;
-        tile.runs(|start, count, at| {
-            view.store(access.param, start, count, &value, at, access.span)
-        })
+        tile.runs(|start, count, at| view.store(param, start, count, &value, at, access.span))
     }
 
     fn advance(&mut self, word: &Word) -> Result<(), EmuError> {
@@ -232,9 +241,10 @@ impl<'k> Machine<'k> {
         match what {
             PrefetchRange::Tile(access) => {
                 let tile = self.resolve(access, "prefetched")?;
+                let Storage::Buffer(param) = access.storage else { return Ok(()) };
                 let view = &self.view;
                 tile.runs(|start, count, _| {
-                    view.inside(access.param, start as i64, count, access.span).map(|_| ())
+                    view.inside(param, start as i64, count, access.span).map(|_| ())
                 })
             }
             PrefetchRange::Elements { param, start, end } => {

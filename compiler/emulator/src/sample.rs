@@ -6,7 +6,7 @@ use kernel_ir::distribution::Distribution;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{
     AxisIndex, CachePolicy, Extent, Kernel, Launch, Literal, Op, Param, ParamId, Pdl, Stmt,
-    StmtKind, TileAccess, Value, ValueId, Var, VarId, ViewAxis, ViewDigit,
+    StmtKind, Storage, TileAccess, Value, ValueId, Var, VarId, ViewAxis, ViewDigit,
 };
 use kernel_ir::target::Target;
 
@@ -38,6 +38,7 @@ impl Sample {
             params: IndexVec::new(),
             values: IndexVec::new(),
             vars: IndexVec::new(),
+            smem: IndexVec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: span(0),
@@ -84,6 +85,7 @@ impl Sample {
             shape: shape.to_vec(),
             slots,
             spread: None,
+            via_mma: false,
             distribution: Distribution::scalar(1),
             span: span(901),
         })
@@ -157,7 +159,7 @@ impl Sample {
             axis.extent = extent;
         }
         self.at += 1;
-        TileAccess { param, axes, index, span: span(self.at) }
+        TileAccess { storage: Storage::Buffer(param), axes, index, span: span(self.at) }
     }
 
     fn extents(&self, param: ParamId) -> Vec<u32> {

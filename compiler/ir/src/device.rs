@@ -282,6 +282,20 @@ pub enum DeviceOp {
         /// Fragment and element, one entry an element of the result.
         from: Vec<(FragId, u32)>,
     },
+    /// Products of small matrices on the tensor core, m16n8k16: `dst` starts as `acc`, and each atom in turn
+    /// adds to the sums that it names.
+    Mma {
+        /// Result, f32.
+        dst: FragId,
+        /// Left operand, f16 or bf16.
+        a: FragId,
+        /// Right operand, of the same type.
+        b: FragId,
+        /// The sums before, as many as `dst` has.
+        acc: FragId,
+        /// One entry an instruction.
+        atoms: Vec<MmaAtom>,
+    },
     /// `dst[i]` = element `i` of `x` in the lane whose number differs by `xor`.
     Shuffle {
         /// Result.
@@ -323,6 +337,24 @@ pub enum DeviceOp {
         vectors: Vec<Vector>,
         /// Eviction priority.
         evict: Option<Evict>,
+    },
+    /// Starts copies from a buffer to shared memory that nothing waits for yet.
+    CopyAsync {
+        /// Where from.
+        source: Place,
+        /// Where to.
+        dest: Place,
+        /// One entry an instruction.
+        pieces: Vec<Piece>,
+        /// Eviction priority.
+        evict: Option<Evict>,
+    },
+    /// Closes the group of the thread's copies that were started since the last one.
+    CommitGroup,
+    /// Waits until at most `pending` groups of the thread's copies are in flight.
+    WaitGroup {
+        /// How many may be.
+        pending: u32,
     },
     /// Reads a slot.
     ReadSlot {
@@ -395,6 +427,20 @@ pub enum DeviceOp {
     },
 }
 
+/// The registers of one thread in one m16n8k16. Lane `4 g + t` holds of the left operand rows g and g + 8 at
+/// k = 2t, 2t + 1, 2t + 8, 2t + 9, of the right one column g at the same k, of the sums rows g and g + 8 at
+/// columns 2t and 2t + 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MmaAtom {
+    /// Elements of the left operand, in the order of the instruction: both rows at the lower k, then at the
+    /// upper ones. Rows without elements are zeros.
+    pub a: [Option<u32>; 8],
+    /// Elements of the right operand.
+    pub b: [u32; 4],
+    /// Elements of the sums; what has none starts at 0 and is dropped.
+    pub c: [Option<u32>; 4],
+}
+
 /// A built-in of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Special {
@@ -418,6 +464,30 @@ pub enum Place {
         /// Element type of what is stored there.
         dtype: DType,
     },
+}
+
+/// A place in a region, in elements: a register, if any, plus a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// Register with the run-time part (i32 or i64): fragment and element.
+    pub offset: Option<(FragId, u32)>,
+    /// Constant part.
+    pub constant: i64,
+}
+
+/// One asynchronous copy of a thread: `len` consecutive elements, 4, 8 or 16 bytes, aligned on both sides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Elements that arrive.
+    pub len: u32,
+    /// First element of the source.
+    pub source: Address,
+    /// First element of the destination.
+    pub dest: Address,
+    /// Register with the number of elements that are read, the rest arrives as zeros; all without.
+    pub present: Option<(FragId, u32)>,
+    /// Register with the predicate (bool), if any: the thread copies this piece.
+    pub predicate: Option<(FragId, u32)>,
 }
 
 /// One memory instruction of a thread: `len` consecutive elements from

@@ -9,13 +9,16 @@
 //! Reductions that no statement orders share one exchange through shared memory: pure operations that need
 //! the result of a pending one wait in a queue until something that must not wait needs them.
 
+mod banks;
 mod builder;
 mod cleanup;
+mod copies;
 mod elementwise;
 mod fold;
 mod integers;
 mod linear;
 mod memory;
+mod mma;
 mod notes;
 mod prefetch;
 mod queue;
@@ -34,16 +37,18 @@ mod tests;
 
 use kernel_abi::DType;
 use kernel_dsl::diag::Diagnostic;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use builder::Builder;
 use linear::Linear;
 
+pub(crate) use banks::Banks;
 pub(crate) use cleanup::{each_read, result};
 pub(crate) use notes::{AccessNote, Notes};
 
 use crate::device::{DeviceKernel, FragId, SlotId, WaitOrder};
-use crate::kernel::{Kernel, ParamId, ValueId, VarId};
+use crate::kernel::{Kernel, ParamId, TileAccess, ValueId, VarId};
+use crate::smem_plan::{SmemPlan, over_budget};
 
 /// Expands a kernel; errors name what exceeds the target.
 pub fn expand(kernel: &Kernel) -> Result<DeviceKernel, Vec<Diagnostic>> {
@@ -52,6 +57,9 @@ pub fn expand(kernel: &Kernel) -> Result<DeviceKernel, Vec<Diagnostic>> {
 
 /// Expands a kernel and tells what was decided on the way.
 pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec<Diagnostic>> {
+    if let Some(found) = over_budget(kernel, 0) {
+        return Err(vec![found]);
+    }
     let mut expander = Expander::new(kernel);
     expander.block(&kernel.body);
     let Expander { mut b, shared, notes, errors, .. } = expander;
@@ -94,6 +102,10 @@ struct Expander<'k> {
     contents: FxHashMap<(VarId, u32), FragId>,
     order: WaitOrder,
     shared: shared::Shared,
+    smem: SmemPlan,
+    /// Loads from shared memory that the tensor core's contractions do themselves.
+    read_in_place: FxHashSet<ValueId>,
+    in_place: FxHashMap<ValueId, &'k TileAccess>,
     queue: queue::Queue<'k>,
     notes: Notes,
     /// Conditions that are arrivals, with their counters.
@@ -105,6 +117,8 @@ impl<'k> Expander<'k> {
     fn new(kernel: &'k Kernel) -> Expander<'k> {
         let order =
             if kernel.launch.pdl.is_consumer() { WaitOrder::Before } else { WaitOrder::NoWait };
+        let smem = SmemPlan::of(kernel);
+        let floor = u32::try_from(smem.bytes()).unwrap_or(u32::MAX);
         Expander {
             kernel,
             b: Builder::new(kernel),
@@ -112,7 +126,10 @@ impl<'k> Expander<'k> {
             slots: FxHashMap::default(),
             contents: FxHashMap::default(),
             order,
-            shared: shared::Shared::new(kernel.target.info().max_shared_bytes),
+            shared: shared::Shared::new(kernel.target.info().max_shared_bytes, floor),
+            smem,
+            read_in_place: mma::read_in_place(kernel),
+            in_place: FxHashMap::default(),
             queue: queue::Queue::default(),
             notes: Notes::default(),
             arrivals: FxHashMap::default(),

@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use crate::device::WaitOrder;
 use crate::distribution::Distribution;
-use crate::expand::{AccessNote, Notes, expand_noted};
-use crate::kernel::{Kernel, Op, Stmt, StmtKind, ValueId};
+use crate::expand::{AccessNote, Banks, Notes, expand_noted};
+use crate::kernel::{Kernel, Op, Smem, SmemId, Stmt, StmtKind, ValueId};
+use crate::smem_plan::SmemPlan;
 
 /// Bytes of a full memory instruction of one thread.
 const FULL_VECTOR_BYTES: u32 = 16;
@@ -51,7 +52,9 @@ pub struct Report {
     pub registers: u32,
     /// Named tiles and tiles in memory.
     pub tiles: Vec<TileRow>,
-    /// Loads and stores of global memory.
+    /// Tiles in shared memory.
+    pub smem: Vec<SmemRow>,
+    /// Loads and stores, of shared memory too.
     pub accesses: Vec<AccessRow>,
     /// Reductions, `argmax` and contractions.
     pub folds: Vec<FoldRow>,
@@ -80,6 +83,27 @@ pub struct TileRow {
     pub elements: u32,
     /// Threads that hold each element.
     pub replicas: u32,
+}
+
+/// A tile in shared memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SmemRow {
+    /// The author's name.
+    pub name: String,
+    /// Where it is declared.
+    pub place: Place,
+    /// Element type.
+    pub dtype: String,
+    /// Extents of one slot.
+    pub shape: Vec<u32>,
+    /// Ring slots; 1 without `ring`.
+    pub slots: u32,
+    /// `b32`, `b64`, `b128`, or `none`.
+    pub swizzle: &'static str,
+    /// First byte of the first slot.
+    pub first_byte: u64,
+    /// Bytes of all slots.
+    pub bytes: u64,
 }
 
 /// A load or store, and how often the unrolled kernel has it.
@@ -153,6 +177,7 @@ pub fn report(kernel: &Kernel, sources: &SourceMap) -> Result<Report, Vec<Diagno
         shared_bytes: device.shared_bytes,
         registers: registers::peak(&device),
         tiles: reader.tiles(),
+        smem: reader.smem(),
         accesses: reader.accesses(&notes),
         folds: reader.folds(&notes),
         exchanges: reader.exchanges(&notes),
@@ -241,6 +266,21 @@ impl Reader<'_> {
         }
     }
 
+    fn smem(&self) -> Vec<SmemRow> {
+        let plan = SmemPlan::of(self.kernel);
+        let row = |(id, tile): (SmemId, &Smem)| SmemRow {
+            name: tile.name.clone(),
+            place: self.place(tile.span),
+            dtype: tile.dtype.name().to_owned(),
+            shape: tile.shape.clone(),
+            slots: tile.slots,
+            swizzle: tile.swizzle.name().unwrap_or("none"),
+            first_byte: plan.base(id),
+            bytes: tile.slot_bytes().saturating_mul(u64::from(tile.slots)),
+        };
+        self.kernel.smem.iter_enumerated().map(row).collect()
+    }
+
     fn accesses(&self, notes: &Notes) -> Vec<AccessRow> {
         let mut rows: BTreeMap<Span, Vec<AccessRow>> = BTreeMap::new();
         for note in &notes.accesses {
@@ -266,6 +306,12 @@ impl Reader<'_> {
         } else if note.bytes.0 < note.bytes.1 {
             notes.push("alignment or an `until` bound cuts some vectors".to_owned());
         }
+        if let Some(Banks { wavefronts, minimum }) = note.banks {
+            notes.push(match wavefronts - minimum {
+                0 => format!("{wavefronts} wavefronts a warp, no bank conflicts"),
+                lost => format!("{wavefronts} wavefronts a warp, {lost} of them bank conflicts"),
+            });
+        }
         if note.replicas > 1 {
             notes.push(match note.is_store {
                 true => format!("replicated {} times; the lowest replica stores", note.replicas),
@@ -276,7 +322,7 @@ impl Reader<'_> {
             text: self.snippet(note.span),
             place: self.place(note.span),
             kind: if note.is_store { "store" } else { "load" },
-            param: self.kernel.params[note.param].name.clone(),
+            param: self.kernel.name_of(note.storage).to_owned(),
             wait: match note.order {
                 WaitOrder::NoWait => "none",
                 WaitOrder::Before => "before",
@@ -338,6 +384,10 @@ fn memory_values(stmts: &[Stmt], found: &mut Vec<ValueId>) {
             | StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -17,6 +17,7 @@ mod access;
 mod assign;
 mod classes;
 mod limits;
+mod mma;
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
@@ -26,7 +27,8 @@ use crate::kernel::Kernel;
 
 use classes::{Classes, Tile};
 
-pub(crate) use access::{contiguous_axis, tile_axes};
+pub(crate) use access::{by_stride, contiguous_axis, tile_axes};
+pub(crate) use assign::largest_free;
 
 /// Elements of one tile that one thread may hold.
 pub const MAX_TILE_REGISTERS: u64 = 1024;

@@ -24,6 +24,8 @@ ids! {
     ValueId = "v";
     /// A tile that is assigned to.
     VarId = "t";
+    /// A tile in shared memory.
+    SmemId = "s";
 }
 
 /// A kernel with all shapes and distributions concrete.
@@ -45,6 +47,8 @@ pub struct Kernel {
     pub values: IndexVec<ValueId, Value>,
     /// Every assignable tile.
     pub vars: IndexVec<VarId, Var>,
+    /// Every tile in shared memory.
+    pub smem: IndexVec<SmemId, Smem>,
     /// The statements.
     pub body: Vec<Stmt>,
     /// Findings that the author has waived: `// allow E0107: reason`.
@@ -253,10 +257,98 @@ pub struct Var {
     pub slots: u32,
     /// `spread(...)`, if the author wrote it.
     pub spread: Option<Spread>,
+    /// `via mma_sync`: it holds sums of the tensor core.
+    pub via_mma: bool,
     /// How a slot is spread over threads.
     pub distribution: Distribution,
     /// Where it is declared.
     pub span: Span,
+}
+
+/// A tile in shared memory, with `slots` ring slots. Elements lie row-major, permuted by the swizzle.
+#[derive(Debug, Clone)]
+pub struct Smem {
+    /// The author's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents of one slot.
+    pub shape: Vec<u32>,
+    /// Ring slots; 1 without `ring`.
+    pub slots: u32,
+    /// Which 16-byte pieces change places.
+    pub swizzle: SmemSwizzle,
+    /// Each slot starts at a multiple of this many bytes, a power of two.
+    pub align: u32,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+impl Smem {
+    /// Bytes of the elements of one slot.
+    pub fn bytes(&self) -> u64 {
+        let elements = self.shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
+        elements.saturating_mul(u64::from(self.dtype.bits())).div_ceil(8)
+    }
+
+    /// Bytes that the elements of one slot lie within: a swizzle spreads the last of them over their line.
+    pub fn span_bytes(&self) -> u64 {
+        match self.swizzle {
+            SmemSwizzle::None => self.bytes(),
+            SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => {
+                self.bytes().checked_next_multiple_of(128).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Bytes from one slot to the next.
+    pub fn slot_bytes(&self) -> u64 {
+        self.bytes().checked_next_multiple_of(u64::from(self.align)).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a tile in shared memory is permuted: within lines of 128 bytes the 16-byte piece number gets the low
+/// bits of the line number as an exclusive or. In the words of layouts, on bytes: `swizzle(bits, 4, 3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SmemSwizzle {
+    /// Row-major.
+    None,
+    /// One bit.
+    B32,
+    /// Two bits.
+    B64,
+    /// Three bits.
+    B128,
+}
+
+impl SmemSwizzle {
+    /// Bits that are exchanged.
+    pub fn bits(self) -> u32 {
+        match self {
+            SmemSwizzle::None => 0,
+            SmemSwizzle::B32 => 1,
+            SmemSwizzle::B64 => 2,
+            SmemSwizzle::B128 => 3,
+        }
+    }
+
+    /// Bytes after which the pattern repeats; a slot starts at a multiple of it.
+    pub fn period(self) -> u32 {
+        match self {
+            SmemSwizzle::None => 16,
+            SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => 128 << self.bits(),
+        }
+    }
+
+    /// The name in the source, or nothing.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            SmemSwizzle::None => None,
+            SmemSwizzle::B32 => Some("b32"),
+            SmemSwizzle::B64 => Some("b64"),
+            SmemSwizzle::B128 => Some("b128"),
+        }
+    }
 }
 
 /// `spread(warp: 0, lane: 1, vec: 1)`: which axes warps, lanes and vector elements run along, nearest
@@ -310,7 +402,7 @@ pub enum StmtKind {
         /// Same dtype, shape and distribution.
         value: ValueId,
     },
-    /// Writes a tile to a buffer; absent elements are skipped.
+    /// Writes a tile to a buffer or to shared memory; absent elements are skipped.
     Store {
         /// What is written; its shape is the shape of the access.
         value: ValueId,
@@ -331,6 +423,27 @@ pub enum StmtKind {
         /// The word.
         word: Word,
     },
+    /// `copy.async`: moves a tile from a buffer to shared memory without waiting; absent elements arrive as
+    /// zeros. Each copy is a group of its own.
+    CopyAsync {
+        /// Where from, a buffer.
+        source: TileAccess,
+        /// Where to, shared memory; the same extents.
+        dest: TileAccess,
+        /// `evict first|last`.
+        evict: Option<Evict>,
+    },
+    /// A group without copies: it stands where another path copies, so that all paths count alike.
+    EmptyGroup,
+    /// `settle`: each thread waits until at most `pending` groups of its own copies are in flight.
+    Settle {
+        /// The slot that is waited for.
+        storage: Storage,
+        /// Groups that every path closes after the one that fills it.
+        pending: u32,
+    },
+    /// `sync`: all threads meet; what they stored to shared memory before is visible after.
+    Sync,
     /// Waits for the kernels that this one depends on.
     GridWait,
     /// Lets the dependent kernels start.
@@ -445,7 +558,7 @@ pub enum Op {
         /// One entry an axis of the result.
         axes: Vec<Option<u8>>,
     },
-    /// Reads a tile, or a scalar, from a buffer.
+    /// Reads a tile, or a scalar, from a buffer or from shared memory.
     Load {
         /// Where from; its shape is the shape of the result.
         access: TileAccess,
@@ -490,6 +603,17 @@ pub enum Op {
         /// Right operand.
         b: ValueId,
         /// Running value that starts the chain; 0 without.
+        acc: Option<ValueId>,
+    },
+    /// A contraction on the tensor core, see [`crate::ops::mma`]: operands of f16 or bf16, sums of f32.
+    Mma {
+        /// Letters of both operands and of the result.
+        spec: ContractSpec,
+        /// Left operand.
+        a: ValueId,
+        /// Right operand.
+        b: ValueId,
+        /// Running value that the sums start from; 0 without.
         acc: Option<ValueId>,
     },
     /// The same tile in another distribution, through shared memory.
@@ -584,11 +708,64 @@ impl ContractSpec {
     }
 }
 
-/// A rectangular piece of a buffer, seen through a view.
+/// The memory that an access touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// The buffer of a parameter.
+    Buffer(ParamId),
+    /// A slot of a tile in shared memory: an i32 scalar that counts modulo the ring, none without a ring.
+    Smem(SmemId, Option<ValueId>),
+}
+
+impl Storage {
+    /// The parameter, where it is a buffer.
+    pub fn param(self) -> Option<ParamId> {
+        match self {
+            Storage::Buffer(param) => Some(param),
+            Storage::Smem(..) => None,
+        }
+    }
+
+    /// The scalar that chooses the slot, if there is one.
+    pub fn slot(self) -> Option<ValueId> {
+        match self {
+            Storage::Buffer(_) => None,
+            Storage::Smem(_, slot) => slot,
+        }
+    }
+}
+
+impl Kernel {
+    /// Element type of what an access touches.
+    pub fn dtype_of(&self, storage: Storage) -> DType {
+        match storage {
+            Storage::Buffer(param) => self.params[param].dtype,
+            Storage::Smem(tile, _) => self.smem[tile].dtype,
+        }
+    }
+
+    /// The author's name of what an access touches.
+    pub fn name_of(&self, storage: Storage) -> &str {
+        match storage {
+            Storage::Buffer(param) => &self.params[param].name,
+            Storage::Smem(tile, _) => &self.smem[tile].name,
+        }
+    }
+
+    /// Where what an access touches is declared.
+    pub fn declaration_of(&self, storage: Storage) -> Span {
+        match storage {
+            Storage::Buffer(param) => self.params[param].span,
+            Storage::Smem(tile, _) => self.smem[tile].span,
+        }
+    }
+}
+
+/// A rectangular piece of a buffer or of a tile in shared memory, seen through a view.
 #[derive(Debug, Clone)]
 pub struct TileAccess {
-    /// The buffer.
-    pub param: ParamId,
+    /// The memory.
+    pub storage: Storage,
     /// Axes of the view, outermost first.
     pub axes: Vec<ViewAxis>,
     /// One entry an axis of the view, `New` entries between them. `Range`, `Gather` and `New` make the axes

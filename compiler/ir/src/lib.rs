@@ -25,5 +25,6 @@ pub mod order;
 pub mod pipeline;
 pub mod print;
 pub mod sema;
+pub mod smem_plan;
 pub mod target;
 pub mod verify;

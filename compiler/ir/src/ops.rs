@@ -7,6 +7,7 @@
 //! * [`typing`]: which operand types an operation takes and what it gives, or why not;
 //! * [`math`]: the f32 functions, computed alike on every machine;
 //! * [`elements`], [`eval`], [`convert`]: values as bits, and what operations make of them;
+//! * [`mma`]: contractions on the tensor core;
 //! * [`reduce`], [`contract`]: the order in which reductions and contractions add, derived from a
 //!   [`Distribution`](crate::distribution::Distribution).
 
@@ -16,6 +17,7 @@ pub mod elements;
 pub mod elementwise;
 pub mod eval;
 pub mod math;
+pub mod mma;
 pub mod reduce;
 pub mod typing;
 

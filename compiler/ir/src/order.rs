@@ -27,6 +27,10 @@ pub fn after(at: WaitOrder, stmts: &[Stmt]) -> WaitOrder {
         | StmtKind::Store { .. }
         | StmtKind::Prefetch { .. }
         | StmtKind::Advance { .. }
+        | StmtKind::CopyAsync { .. }
+        | StmtKind::EmptyGroup
+        | StmtKind::Settle { .. }
+        | StmtKind::Sync
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }
         | StmtKind::Printf { .. } => at,

@@ -9,9 +9,12 @@ mod device;
 mod memory_order;
 mod scalars;
 mod scatter;
+mod shared_memory;
 mod structure;
 mod waivers;
 mod words;
+
+pub(crate) use shared_memory::derive as number_settles;
 
 use std::ops::Deref;
 
@@ -103,6 +106,13 @@ pub const PASSES: &[Pass] = &[
         proves: "R8, in part: CTAs that share a word of a counter are as many as it counts, only the last arriver \
                  reads what others store, and an epoch is advanced once on every path after its last use",
         run: Run::Kernel(words::check),
+    },
+    Pass {
+        name: "shared-memory",
+        codes: &[Code::E0113, Code::E0118, Code::E0119, Code::E0503],
+        proves: "R5, R10: no two threads touch an element of shared memory between two `sync`s, one of \
+                 them writing; what a copy fills is touched after `settle` and `sync`; the tiles fit the target",
+        run: Run::Kernel(shared_memory::check),
     },
     Pass {
         name: "device-structure",

@@ -252,7 +252,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
                 let value = &kernel.values[results[0]];
                 match op {
                     Op::Load { access, .. } => {
-                        format!("load {} {:?}", kernel.params[access.param].name, value.shape)
+                        format!("load {} {:?}", kernel.name_of(access.storage), value.shape)
                     }
                     Op::Contract { acc, .. } => {
                         format!("contract {:?} acc {}", value.shape, acc.is_some())
@@ -263,7 +263,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             }
             StmtKind::SetVar { var, slot, .. } => format!("{}@{slot} =", kernel.vars[*var].name),
             StmtKind::Store { access, .. } => {
-                format!("store {}", kernel.params[access.param].name)
+                format!("store {}", kernel.name_of(access.storage))
             }
             StmtKind::Prefetch { .. } => "prefetch".to_owned(),
             StmtKind::Advance { .. } => "advance".to_owned(),

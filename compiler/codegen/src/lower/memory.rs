@@ -7,7 +7,7 @@
 //! a barrier does not see.
 
 use kernel_abi::DType;
-use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
+use kernel_ir::device::{Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{CachePolicy, Evict, ParamId};
 use melior::dialect::arith::CmpiPredicate;
@@ -35,7 +35,7 @@ impl<'c, 'm> Policies<'c, 'm> {
         Policies { first: make(Evict::First), last: make(Evict::Last) }
     }
 
-    fn get(&self, evict: Evict) -> Option<Value<'c, 'm>> {
+    pub(super) fn get(&self, evict: Evict) -> Option<Value<'c, 'm>> {
         match evict {
             Evict::First => self.first,
             Evict::Last => self.last,
@@ -53,6 +53,7 @@ fn priority(evict: Evict) -> Priority {
 fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
     statements.iter().any(|statement| match &statement.op {
         DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => cache.evict == Some(evict),
+        DeviceOp::CopyAsync { evict: used, .. } => *used == Some(evict),
         DeviceOp::For { body, .. } => uses_policy(body, evict),
         DeviceOp::If { then_body, else_body, .. } => {
             uses_policy(then_body, evict) || uses_policy(else_body, evict)
@@ -69,9 +70,12 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Copy { .. }
         | DeviceOp::Join { .. }
         | DeviceOp::Shuffle { .. }
+        | DeviceOp::Mma { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::SetSlot { .. }
+        | DeviceOp::CommitGroup
+        | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier
         | DeviceOp::Fence
         | DeviceOp::AtomicInc { .. }
@@ -83,10 +87,10 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
 }
 
 /// A region of memory, resolved.
-struct Region<'c, 'm> {
-    space: Space,
+pub(super) struct Region<'c, 'm> {
+    pub(super) space: Space,
     base: Value<'c, 'm>,
-    dtype: DType,
+    pub(super) dtype: DType,
 }
 
 /// How the accesses of one operation are said.
@@ -270,7 +274,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(b.asm_values(&mnemonic::atomic_inc(), &operands, b.types.i32, 1)[0])
     }
 
-    fn region(&self, place: &Place) -> Lowered<Region<'c, 'm>> {
+    pub(super) fn region(&self, place: &Place) -> Lowered<Region<'c, 'm>> {
         match place {
             Place::Global(param) => {
                 let (Some(declared), Some(base)) =
@@ -319,12 +323,22 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     /// Address of the first element of a vector.
     fn address(&self, region: &Region<'c, 'm>, vector: &Vector) -> Lowered<Value<'c, 'm>> {
+        let place = Address { offset: vector.offset, constant: vector.constant };
+        self.address_of(region, place)
+    }
+
+    /// Address of a place in a region.
+    pub(super) fn address_of(
+        &self,
+        region: &Region<'c, 'm>,
+        place: Address,
+    ) -> Lowered<Value<'c, 'm>> {
         let b = &self.build;
         // Two packed elements are a byte; a vector of them starts on one.
         let is_packed = region.dtype == DType::E2m1;
         let memory = if is_packed { b.types.i8 } else { self.memory_type(region.dtype)? };
         let mut address = region.base;
-        if let Some((frag, i)) = vector.offset {
+        if let Some((frag, i)) = place.offset {
             let offset = self.element(frag, i)?;
             let wide = match self.frag(frag)?.dtype {
                 DType::I32 => b.extsi(b.types.i64, offset),
@@ -334,7 +348,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             let bytes = if is_packed { b.shrsi(wide, b.int(b.types.i64, 1)) } else { wide };
             address = b.offset(address, memory, bytes);
         }
-        let constant = if is_packed { vector.constant / 2 } else { vector.constant };
+        let constant = if is_packed { place.constant / 2 } else { place.constant };
         if constant != 0 {
             address = b.offset(address, memory, b.int(b.types.i64, constant));
         }

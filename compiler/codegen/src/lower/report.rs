@@ -63,11 +63,15 @@ impl Used {
                 | DeviceOp::Copy { .. }
                 | DeviceOp::Join { .. }
                 | DeviceOp::Shuffle { .. }
+                | DeviceOp::Mma { .. }
                 | DeviceOp::Load { .. }
                 | DeviceOp::Store { .. }
                 | DeviceOp::Prefetch { .. }
                 | DeviceOp::ReadSlot { .. }
                 | DeviceOp::SetSlot { .. }
+                | DeviceOp::CopyAsync { .. }
+                | DeviceOp::CommitGroup
+                | DeviceOp::WaitGroup { .. }
                 | DeviceOp::Barrier
                 | DeviceOp::Fence
                 | DeviceOp::AtomicInc { .. }

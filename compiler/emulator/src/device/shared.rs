@@ -98,6 +98,16 @@ impl Shared {
         Ok(())
     }
 
+    /// Bytes that a copy will fill: they hold nothing until it has arrived.
+    pub(super) fn begin_copy(&mut self, at: i64, len: usize, by: By) -> Result<(), EmuError> {
+        self.write(at, &vec![0; len], by)?;
+        let at = self.check_place(at, len, by)?;
+        for cell in &mut self.cells[at..at + len] {
+            cell.written = false;
+        }
+        Ok(())
+    }
+
     /// Writes bytes.
     pub(super) fn write(&mut self, at: i64, bytes: &[u8], by: By) -> Result<(), EmuError> {
         let at = self.check_place(at, bytes.len(), by)?;

@@ -173,7 +173,7 @@ impl Machine<'_> {
         Ok(offset.saturating_add(vector.constant))
     }
 
-    fn check_alignment(
+    pub(super) fn check_alignment(
         &self,
         start: i64,
         vector: &Vector,
@@ -194,7 +194,7 @@ impl Machine<'_> {
     }
 
     /// The first byte of a vector in shared memory.
-    fn shared_byte(
+    pub(super) fn shared_byte(
         &self,
         base: u32,
         dtype: DType,

@@ -1,11 +1,10 @@
 //! Where the elements of a tile lie in a buffer.
 
 use kernel_dsl::source::Span;
-use kernel_ir::kernel::{AxisIndex, Extent, TileAccess, ViewAxis};
+use kernel_ir::kernel::{AxisIndex, Extent, Kernel, TileAccess, ViewAxis};
 
 use super::Machine;
 use crate::error::{EmuError, ErrorKind};
-use crate::view::Launched;
 
 /// The offsets of a tile's elements: the sum of one entry an axis.
 pub(super) struct Tile {
@@ -145,7 +144,7 @@ impl Machine<'_> {
             let place = |position: i64| {
                 if position < 0 || position >= extent {
                     let at = Outside { number, position, extent, verb };
-                    return Err(at.error(&self.view.launched, access));
+                    return Err(at.error(self.kernel, access));
                 }
                 Ok(offset(axis, position))
             };
@@ -230,18 +229,17 @@ struct Outside<'a> {
 }
 
 impl Outside<'_> {
-    fn error(&self, launched: &Launched<'_>, access: &TileAccess) -> EmuError {
-        let param = &launched.params[access.param];
+    fn error(&self, kernel: &Kernel, access: &TileAccess) -> EmuError {
+        let name = kernel.name_of(access.storage);
         let Outside { number, position, extent, verb } = self;
         let message = format!(
-            "`{}` is {verb} at position {position} of axis {number}, which has {extent}",
-            param.name
+            "`{name}` is {verb} at position {position} of axis {number}, which has {extent}"
         );
         let span: Span = access.span;
         let help = if *position >= *extent { "bound the slice: `a .. + L until n`" } else { "" };
         let error = EmuError::new(ErrorKind::OutOfBounds, span, message)
             .at(vec![*position])
-            .other(param.span, "declared here");
+            .other(kernel.declaration_of(access.storage), "declared here");
         if help.is_empty() { error } else { error.help(help) }
     }
 }

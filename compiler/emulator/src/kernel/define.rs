@@ -3,12 +3,12 @@
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::distribution::AxisMap;
-use kernel_ir::kernel::{Op, TileAccess, Value, ValueId, VarId};
+use kernel_ir::kernel::{Op, Storage, TileAccess, Value, ValueId, VarId};
 use kernel_ir::ops::contract::{Contraction, Operand};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::reduce::{Axes3, argmax, fold, scan};
-use kernel_ir::ops::{Elements, convert, eval};
+use kernel_ir::ops::{Elements, convert, eval, mma};
 
 use super::{Machine, shape};
 use crate::error::{EmuError, ErrorKind};
@@ -68,7 +68,8 @@ impl Machine<'_> {
             | Op::Scan { .. }
             | Op::Slice { .. }
             | Op::Concat { .. }
-            | Op::Contract { .. } => {}
+            | Op::Contract { .. }
+            | Op::Mma { .. } => {}
         }
         if let Op::ArriveLast { word, .. } = op {
             self.arrivals.insert(result, word.param);
@@ -177,6 +178,17 @@ impl Machine<'_> {
                     }
                 }
             }
+            Op::Mma { spec, a, b, acc } => {
+                let (a_maps, b_maps) = (maps_of(&values[*a]), maps_of(&values[*b]));
+                let (a_shape, b_shape) = (&values[*a].shape, &values[*b].shape);
+                let (a, b) = (self.value(*a), self.value(*b));
+                let acc = acc.map(|acc| self.value(acc));
+                let a = Operand { elements: &a, shape: a_shape, maps: &a_maps };
+                let b = Operand { elements: &b, shape: b_shape, maps: &b_maps };
+                let products = mma::contract(spec, a, b, acc.as_deref(), out);
+                let products = products.expect("sema and inference fix extents and spreads");
+                self.count_flops(dtype, 2 * products as usize);
+            }
             Op::Contract { spec, a: a_id, b: b_id, acc } => {
                 let (a, b) = (self.value(*a_id), self.value(*b_id));
                 let acc = acc.map(|acc| self.value(acc));
@@ -207,15 +219,22 @@ impl Machine<'_> {
     ) -> Result<(), EmuError> {
         let tile = self.resolve(access, "read")?;
         out.fill(other.unwrap_or(0), shape::len(to));
-        let view = &mut self.view;
         let mut present = 0;
-        tile.runs(|start, count, at| {
-            present += count;
-            view.check_read(access.param, access.span)?;
-            view.load(access.param, start, count, out, at, access.span)
-        })?;
+        match access.storage {
+            Storage::Buffer(param) => {
+                let view = &mut self.view;
+                tile.runs(|start, count, at| {
+                    present += count;
+                    view.check_read(param, access.span)?;
+                    view.load(param, start, count, out, at, access.span)
+                })?;
+            }
+            Storage::Smem(..) => {
+                present = self.load_shared(access, &tile, out)?.unwrap_or(0);
+            }
+        }
         if other.is_none() && present < out.len() {
-            let name = &self.kernel.params[access.param].name;
+            let name = self.kernel.name_of(access.storage);
             let message = format!("an element of `{name}` is absent, and the load has no `else`");
             return Err(EmuError::new(ErrorKind::Poison, access.span, message)
                 .help("write what absent elements are: `load x[…] else 0.0`"));

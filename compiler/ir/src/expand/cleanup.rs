@@ -27,6 +27,8 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::Special { .. }
         | DeviceOp::ScalarParam { .. }
         | DeviceOp::ReadSlot { .. }
+        | DeviceOp::CommitGroup
+        | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier
         | DeviceOp::Fence
         | DeviceOp::GridWait
@@ -41,6 +43,11 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             args(&[a, b, c]);
         }
         DeviceOp::Shuffle { x, .. } => see(*x),
+        DeviceOp::Mma { a, b, acc, .. } => {
+            see(*a);
+            see(*b);
+            see(*acc);
+        }
         DeviceOp::Join { from, .. } => from.iter().for_each(|(frag, _)| see(*frag)),
         DeviceOp::Load { vectors, other, .. } => {
             other.iter().for_each(|&frag| see(frag));
@@ -51,6 +58,13 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             each_address(vectors, see);
         }
         DeviceOp::Prefetch { vectors, .. } => each_address(vectors, see),
+        DeviceOp::CopyAsync { pieces, .. } => {
+            for piece in pieces {
+                let registers = [piece.source.offset, piece.dest.offset];
+                let conditions = [piece.present, piece.predicate];
+                registers.iter().chain(&conditions).flatten().for_each(|(frag, _)| see(*frag));
+            }
+        }
         DeviceOp::Assert { cond, .. } | DeviceOp::If { cond, .. } => see(*cond),
         DeviceOp::Printf { args, .. } => args.iter().for_each(|&frag| see(frag)),
         DeviceOp::For { start, end, .. } => {
@@ -83,12 +97,16 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Copy { dst, .. }
         | DeviceOp::Join { dst, .. }
         | DeviceOp::Shuffle { dst, .. }
+        | DeviceOp::Mma { dst, .. }
         | DeviceOp::Load { dst, .. }
         | DeviceOp::AtomicInc { dst, .. }
         | DeviceOp::ReadSlot { dst, .. } => Some(*dst),
         DeviceOp::For { var, .. } => Some(*var),
         DeviceOp::Store { .. }
         | DeviceOp::Prefetch { .. }
+        | DeviceOp::CopyAsync { .. }
+        | DeviceOp::CommitGroup
+        | DeviceOp::WaitGroup { .. }
         | DeviceOp::SetSlot { .. }
         | DeviceOp::Barrier
         | DeviceOp::Fence
@@ -145,9 +163,13 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
+            | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::Store { .. }
             | DeviceOp::Prefetch { .. }
+            | DeviceOp::CopyAsync { .. }
+            | DeviceOp::CommitGroup
+            | DeviceOp::WaitGroup { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
             | DeviceOp::Fence

@@ -6,12 +6,13 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use super::Expander;
 use super::builder::{Builder, Pred, fits};
 use super::linear::Linear;
-use super::vectors::{Cell, Check, Cut};
+use super::vectors::{Cell, Check, Cut, VECTOR_BYTES};
 use crate::device::{Arg, DeviceOp, FragId, Place};
 use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::kernel::{
-    AxisIndex, CachePolicy, ContractBound, Extent, ParamId, TileAccess, ValueId, ViewAxis,
+    AxisIndex, CachePolicy, ContractBound, Extent, ParamId, Storage, TileAccess, ValueId, ViewAxis,
 };
+use crate::layout::Swizzle;
 use crate::ops::BinaryOp;
 
 /// Buffers from here on need 64-bit offsets.
@@ -127,11 +128,16 @@ impl Expander<'_> {
                 }
             }
         }
+        let slot = self.slot_start(access.storage).ok_or_else(|| too_far(access))?;
+        let swizzle = self.swizzle(access.storage);
         let mut cells = Vec::new();
         for register in 0..distribution.registers() {
             let locals = distribution.locals(register);
             let cell = self.cell(access, distribution, &starts, &locals);
-            cells.push(cell.ok_or_else(|| too_far(access))?);
+            let mut cell = cell.ok_or_else(|| too_far(access))?;
+            cell.offset = cell.offset.plus(1, &slot).ok_or_else(|| too_far(access))?;
+            cell.swizzle = swizzle;
+            cells.push(cell);
         }
         Ok(cells)
     }
@@ -188,6 +194,43 @@ impl Expander<'_> {
         Some(cell)
     }
 
+    /// The region of an access and the type of run-time offsets into it.
+    pub(super) fn place(&self, storage: Storage) -> (Place, DType) {
+        match storage {
+            Storage::Buffer(param) => (Place::Global(param), self.b.offset_dtype(param)),
+            Storage::Smem(tile, _) => {
+                let base = u32::try_from(self.smem.base(tile)).unwrap_or(u32::MAX);
+                (Place::Shared { base, dtype: self.kernel.smem[tile].dtype }, DType::I32)
+            }
+        }
+    }
+
+    /// Elements from the start of a ring to the slot that is meant.
+    fn slot_start(&mut self, storage: Storage) -> Option<Linear> {
+        let Storage::Smem(tile, Some(slot)) = storage else { return Some(Linear::default()) };
+        let tile = &self.kernel.smem[tile];
+        let form = self.integer(slot);
+        let slots = i64::from(tile.slots);
+        let number = match form.as_constant() {
+            Some(constant) => Linear::constant(constant.rem_euclid(slots)),
+            None => {
+                let by = Linear::constant(slots);
+                self.b.int_binary(BinaryOp::Rem, &form, &by, DType::I32)
+            }
+        };
+        let size = u64::from(tile.dtype.bytes().unwrap_or(1));
+        number.times(i64::try_from(tile.slot_bytes() / size).ok()?)
+    }
+
+    /// How a region is permuted, in elements.
+    pub(super) fn swizzle(&self, storage: Storage) -> Option<Swizzle> {
+        let Storage::Smem(tile, _) = storage else { return None };
+        let tile = &self.kernel.smem[tile];
+        let bits = tile.swizzle.bits();
+        let piece = (VECTOR_BYTES / tile.dtype.bytes().unwrap_or(1)).trailing_zeros();
+        (bits > 0).then(|| Swizzle::new(i64::from(bits), i64::from(piece), 3).ok()).flatten()
+    }
+
     /// A load into registers that are spread as `distribution`.
     pub(super) fn load(
         &mut self,
@@ -196,17 +239,17 @@ impl Expander<'_> {
         other: Option<ValueId>,
         cache: CachePolicy,
     ) -> Result<FragId, Diagnostic> {
-        let dtype = self.kernel.params[access.param].dtype;
+        let dtype = self.kernel.dtype_of(access.storage);
         let cells = self.cells(access, distribution)?;
-        let offsets = self.b.offset_dtype(access.param);
         let other_frag = other.map(|value| self.frag(value));
-        let place = Place::Global(access.param);
+        let (place, offsets) = self.place(access.storage);
         let (dst, cut) =
             self.load_cells(&cells, dtype, place, offsets, other_frag, cache, Pred::Always);
         whole_bytes(dtype, &cut, access)?;
         if dtype.is_int()
             && other.is_none()
-            && let Some(contract) = self.kernel.params[access.param].contract
+            && let Storage::Buffer(param) = access.storage
+            && let Some(contract) = self.kernel.params[param].contract
         {
             for register in 0..distribution.registers() {
                 self.b.promise((dst, register), contract.lo, contract.hi);
@@ -250,14 +293,13 @@ impl Expander<'_> {
         access: &TileAccess,
         cache: CachePolicy,
     ) -> Result<(), Diagnostic> {
-        let dtype = self.kernel.params[access.param].dtype;
+        let dtype = self.kernel.dtype_of(access.storage);
         let src = self.frag(value);
         let kernel = self.kernel;
         let distribution = &kernel.values[value].distribution;
         let cells = self.cells(access, distribution)?;
         let extra = self.b.lowest_replica(distribution);
-        let offsets = self.b.offset_dtype(access.param);
-        let place = Place::Global(access.param);
+        let (place, offsets) = self.place(access.storage);
         let cut = self.store_cells(src, &cells, dtype, place, offsets, cache, extra);
         whole_bytes(dtype, &cut, access)?;
         self.note_access(access, dtype, distribution, &cut, true);

@@ -4,10 +4,11 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 
 use super::Expander;
+use super::banks::Banks;
 use super::vectors::Cut;
 use crate::device::WaitOrder;
 use crate::distribution::Distribution;
-use crate::kernel::{ParamId, TileAccess};
+use crate::kernel::{Storage, TileAccess};
 
 /// A fold: lengths of its three parts.
 #[derive(Debug, Clone)]
@@ -35,7 +36,7 @@ pub(crate) struct ExchangeNote {
 #[derive(Debug, Clone)]
 pub(crate) struct AccessNote {
     pub(crate) span: Span,
-    pub(crate) param: ParamId,
+    pub(crate) storage: Storage,
     pub(crate) is_store: bool,
     pub(crate) order: WaitOrder,
     /// Instructions of one thread.
@@ -44,6 +45,8 @@ pub(crate) struct AccessNote {
     pub(crate) bytes: (u32, u32),
     /// Threads that hold each element.
     pub(crate) replicas: u32,
+    /// Of shared memory: wavefronts of one warp.
+    pub(crate) banks: Option<Banks>,
 }
 
 /// Everything that an expansion tells.
@@ -65,9 +68,19 @@ impl Expander<'_> {
     ) {
         let free = distribution.free_lanes().into_iter().chain(distribution.free_warps());
         let widths = cut.pieces.iter().map(|&(_, len)| len as u32 * dtype.bits() / 8);
+        let banks = match access.storage {
+            Storage::Buffer(_) => None,
+            Storage::Smem(..) => {
+                let pieces = cut.pieces.iter();
+                let instructions: Vec<(u32, u32)> =
+                    pieces.map(|&(first, len)| (cut.order[first] as u32, len as u32)).collect();
+                self.banks(access, distribution, &instructions, is_store)
+            }
+        };
         self.notes.accesses.push(AccessNote {
+            banks,
             span: access.span,
-            param: access.param,
+            storage: access.storage,
             is_store,
             order: self.order,
             instructions: cut.pieces.len() as u32,

@@ -36,6 +36,11 @@ impl Lines {
     }
 }
 
+/// The buffer of a prefetch.
+pub(super) fn prefetched(access: &TileAccess) -> ParamId {
+    access.storage.param().expect("sema refuses prefetches of shared memory")
+}
+
 impl Expander<'_> {
     pub(super) fn prefetch(
         &mut self,
@@ -107,7 +112,7 @@ impl Expander<'_> {
 
     /// True where every run of the tile provably starts on a line.
     fn starts_on_lines(&mut self, access: &TileAccess, rows: &Distribution, lines: &Lines) -> bool {
-        let bits = u64::from(self.kernel.params[access.param].dtype.bits());
+        let bits = u64::from(self.kernel.params[prefetched(access)].dtype.bits());
         let on_line = |multiple: u64| {
             power_of_two(multiple).saturating_mul(bits) >= u64::from(LINE_BYTES) * 8
         };
@@ -134,7 +139,7 @@ impl Expander<'_> {
 
     fn lines(&mut self, access: &TileAccess, rows: &Distribution) -> Lines {
         let axes = tile_axes(access);
-        let bits = self.kernel.params[access.param].dtype.bits();
+        let bits = self.kernel.params[prefetched(access)].dtype.bits();
         let mut extents: Vec<u64> =
             axes.iter().map(|axis| if axis.is_gathered { 1 } else { axis.len.into() }).collect();
         let along = contiguous_axis(&axes).map(|axis| {
@@ -169,7 +174,7 @@ impl Expander<'_> {
         if within == Pred::Never {
             return;
         }
-        let offsets = self.b.offset_dtype(access.param);
+        let offsets = self.b.offset_dtype(prefetched(access));
         let mut vectors = Vec::new();
         for register in 0..rows.registers() {
             for cell in self.line_cells(access, rows, lines, item, register) {
@@ -183,7 +188,11 @@ impl Expander<'_> {
             }
         }
         if !vectors.is_empty() {
-            self.b.emit(DeviceOp::Prefetch { place: Place::Global(access.param), vectors, evict });
+            self.b.emit(DeviceOp::Prefetch {
+                place: Place::Global(prefetched(access)),
+                vectors,
+                evict,
+            });
         }
     }
 

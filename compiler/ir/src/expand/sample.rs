@@ -9,7 +9,7 @@ use crate::distribution::Distribution;
 use crate::index::IndexVec;
 use crate::kernel::{
     AxisIndex, CachePolicy, ContractSpec, Extent, Kernel, Launch, Literal, Op, Param, ParamId, Pdl,
-    Stmt, StmtKind, TileAccess, Value, ValueId, Var, VarId, ViewAxis, ViewDigit,
+    Stmt, StmtKind, Storage, TileAccess, Value, ValueId, Var, VarId, ViewAxis, ViewDigit,
 };
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
@@ -33,6 +33,7 @@ impl Sample {
             params: IndexVec::new(),
             values: IndexVec::new(),
             vars: IndexVec::new(),
+            smem: IndexVec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: Span::default(),
@@ -82,6 +83,7 @@ impl Sample {
             shape: shape.to_vec(),
             slots,
             spread: None,
+            via_mma: false,
             distribution: Distribution::scalar(self.kernel.launch.warps),
             span,
         })
@@ -262,7 +264,7 @@ impl Sample {
         axes: Vec<ViewAxis>,
         index: Vec<AxisIndex>,
     ) -> TileAccess {
-        TileAccess { param, axes, index, span: self.span() }
+        TileAccess { storage: Storage::Buffer(param), axes, index, span: self.span() }
     }
 
     pub(crate) fn load_as(

@@ -16,6 +16,7 @@ use super::vectors::{Cell, VECTOR_BYTES};
 use crate::device::{Arg, DeviceOp, FragId, Place};
 use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::kernel::{CachePolicy, ValueId};
+use crate::smem_plan::over_budget;
 
 /// Up to here a second region is cheaper than a second barrier.
 const ROOMY_BYTES: u32 = 16 * 1024;
@@ -38,6 +39,8 @@ pub(super) struct Flow {
 #[derive(Debug)]
 pub(super) struct Shared {
     limit: u32,
+    /// Where the tiles of the kernel end and exchanges may begin.
+    floor: u32,
     peak: u32,
     flow: Flow,
 }
@@ -47,8 +50,8 @@ fn overlap(a: Region, b: Region) -> bool {
 }
 
 impl Shared {
-    pub(super) fn new(limit: u32) -> Shared {
-        Shared { limit, peak: 0, flow: Flow::default() }
+    pub(super) fn new(limit: u32, floor: u32) -> Shared {
+        Shared { limit, floor, peak: floor, flow: Flow::default() }
     }
 
     /// Bytes that all regions together cover.
@@ -59,7 +62,8 @@ impl Shared {
     /// The lowest place that avoids what was read since the last barrier.
     fn fit(&self, bytes: u32, limit: u32) -> Option<u32> {
         let ends = self.flow.hot.iter().map(|region| region.1.next_multiple_of(VECTOR_BYTES));
-        let mut bases: Vec<u32> = std::iter::once(0).chain(ends).collect();
+        let mut bases: Vec<u32> =
+            std::iter::once(self.floor.next_multiple_of(VECTOR_BYTES)).chain(ends).collect();
         bases.sort_unstable();
         bases.into_iter().find(|&base| {
             let region = (base, base.saturating_add(bytes));
@@ -214,7 +218,7 @@ impl Parts {
             .and_then(|form| form.plus(w, warp))
             .and_then(|form| form.offset(r * i64::from(register)))
             .expect("shared memory is small");
-        Cell { offset, checks: Vec::new() }
+        Cell::at(offset)
     }
 }
 
@@ -226,7 +230,8 @@ impl Expander<'_> {
 
     /// Room for `bytes`, after a barrier where that is needed.
     pub(super) fn reserve(&mut self, bytes: u32) -> Result<Region, Diagnostic> {
-        let roomy = ROOMY_BYTES.max(self.shared.peak).min(self.shared.limit);
+        let roomy = self.shared.floor.saturating_add(ROOMY_BYTES);
+        let roomy = roomy.max(self.shared.peak).min(self.shared.limit);
         if let Some(base) = self.shared.fit(bytes, roomy) {
             return Ok(self.shared.take(base, bytes));
         }
@@ -234,8 +239,13 @@ impl Expander<'_> {
             self.barrier();
         }
         let limit = self.shared.limit;
-        match self.shared.fit(bytes, limit) {
-            Some(base) => Ok(self.shared.take(base, bytes)),
+        if let Some(base) = self.shared.fit(bytes, limit) {
+            return Ok(self.shared.take(base, bytes));
+        }
+        match over_budget(self.kernel, u64::from(bytes)) {
+            Some(found) => {
+                Err(found.secondary(self.b.locs[self.b.loc].span, "data changes threads here"))
+            }
             None => Err(Diagnostic::error(
                 Code::E0503,
                 format!("{bytes} bytes of shared memory are needed here"),
@@ -403,7 +413,7 @@ impl Expander<'_> {
                     .map(|((map, local), stride)| stride * Builder::local_coordinate(*map, local))
                     .sum();
                 let offset = threads.offset(local).expect("shared memory is small");
-                Cell { offset, checks: Vec::new() }
+                Cell::at(offset)
             })
             .collect()
     }

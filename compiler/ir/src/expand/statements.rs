@@ -4,10 +4,11 @@ use kernel_abi::DType;
 use kernel_dsl::diag::Diagnostic;
 
 use super::linear::{Fact, Linear};
+use super::prefetch::prefetched;
 use super::uses::each_use;
 use super::{Expander, Repr};
 use crate::device::{Arg, DeviceOp, FragId, LocId, OpRole, Slot, SlotId};
-use crate::kernel::{Op, PrefetchRange, Stmt, StmtKind, ValueId, VarId};
+use crate::kernel::{Op, PrefetchRange, Stmt, StmtKind, Storage, ValueId, VarId};
 use crate::order;
 
 impl<'k> Expander<'k> {
@@ -24,13 +25,21 @@ impl<'k> Expander<'k> {
     fn role(&self, kind: &StmtKind) -> OpRole {
         let order = self.order;
         match kind {
-            StmtKind::Def { op: Op::Load { access, .. }, .. } => {
-                OpRole::Load { param: access.param, order }
-            }
-            StmtKind::Store { access, .. } => OpRole::Store { param: access.param, order },
+            StmtKind::Def { op: Op::Load { access, .. }, .. } => match access.storage {
+                Storage::Buffer(param) => OpRole::Load { param, order },
+                Storage::Smem(..) => OpRole::Compute,
+            },
+            StmtKind::Store { access, .. } => match access.storage {
+                Storage::Buffer(param) => OpRole::Store { param, order },
+                Storage::Smem(..) => OpRole::Compute,
+            },
+            StmtKind::CopyAsync { source, .. } => match source.storage {
+                Storage::Buffer(param) => OpRole::Load { param, order },
+                Storage::Smem(..) => OpRole::Compute,
+            },
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
-                    PrefetchRange::Tile(access) => access.param,
+                    PrefetchRange::Tile(access) => prefetched(access),
                     PrefetchRange::Elements { param, .. } => *param,
                 };
                 OpRole::Prefetch { param, order }
@@ -48,6 +57,9 @@ impl<'k> Expander<'k> {
             | StmtKind::SetVar { .. }
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::For { .. }
             | StmtKind::If { .. } => OpRole::Compute,
         }
@@ -76,7 +88,7 @@ impl<'k> Expander<'k> {
         let mut waits = false;
         each_use(&stmt.kind, |value| waits |= self.queue.is_waiting(value));
         match &stmt.kind {
-            StmtKind::Def { op: Op::Load { .. }, .. }
+            StmtKind::Def { op: Op::Load { .. } | Op::Mma { .. }, .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Store { .. }
             | StmtKind::Prefetch { .. }
@@ -94,7 +106,11 @@ impl<'k> Expander<'k> {
                     return self.queue.defer(stmt, loc, results);
                 }
             }
-            StmtKind::GridWait
+            StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::For { .. }
             | StmtKind::If { .. } => self.flush(),
@@ -119,6 +135,12 @@ impl<'k> Expander<'k> {
             StmtKind::Store { value, access, cache } => self.store(*value, access, *cache)?,
             StmtKind::Prefetch { what, evict } => self.prefetch(what, *evict)?,
             StmtKind::Advance { word } => self.advance(word),
+            StmtKind::CopyAsync { source, dest, evict } => {
+                self.copy_async(source, dest, *evict)?;
+            }
+            StmtKind::EmptyGroup => self.b.emit(DeviceOp::CommitGroup),
+            StmtKind::Settle { storage: _, pending } => self.settle(*pending),
+            StmtKind::Sync => self.barrier(),
             StmtKind::GridWait => {
                 self.b.emit(DeviceOp::GridWait);
                 self.order = order::after(self.order, std::slice::from_ref(stmt));
@@ -165,6 +187,9 @@ impl<'k> Expander<'k> {
             Op::Iota => self.iota(result),
             Op::Splat { x } => self.splat(result, *x),
             Op::Expand { x, axes } => self.expand_axes(result, *x, axes),
+            Op::Load { access, .. } if self.read_in_place.contains(&result) => {
+                self.in_place.insert(result, access);
+            }
             Op::Load { access, other, cache } => {
                 let kernel = self.kernel;
                 let distribution = &kernel.values[result].distribution;
@@ -174,6 +199,7 @@ impl<'k> Expander<'k> {
             Op::ReadVar { var, slot } => self.read_var(result, *var, *slot),
             Op::Reduce { op, x, axis } => self.reduce(result, *op, *x, usize::from(*axis)),
             Op::Argmax { x, axis } => self.argmax(results, *x, usize::from(*axis)),
+            Op::Mma { spec, a, b, acc } => self.mma(result, spec, *a, *b, *acc)?,
             Op::Contract { spec, a, b, acc } => self.contract(result, spec, *a, *b, *acc)?,
             Op::Relayout { x } => self.relayout(result, *x)?,
             Op::ArriveLast { word, count } => self.arrive_last(result, word, *count)?,
@@ -311,6 +337,10 @@ fn forget_assigned(contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>, s
             | StmtKind::Store { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

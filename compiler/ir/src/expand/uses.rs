@@ -19,7 +19,12 @@ pub(super) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             }
         },
         StmtKind::Advance { word } => see(word.index),
-        StmtKind::GridWait | StmtKind::GridLaunch => {}
+        StmtKind::CopyAsync { source, dest, .. } => {
+            each_index(source, &mut see);
+            each_index(dest, see);
+        }
+        StmtKind::Settle { storage, .. } => storage.slot().into_iter().for_each(see),
+        StmtKind::EmptyGroup | StmtKind::Sync | StmtKind::GridWait | StmtKind::GridLaunch => {}
         StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),
         StmtKind::Printf { args, .. } => args.iter().copied().for_each(see),
         StmtKind::For { start, end, .. } => {
@@ -53,7 +58,7 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
             each_index(access, see);
         }
         Op::ArriveLast { word, .. } => see(word.index),
-        Op::Contract { spec: _, a, b, acc } => {
+        Op::Contract { spec: _, a, b, acc } | Op::Mma { spec: _, a, b, acc } => {
             see(*a);
             see(*b);
             acc.iter().for_each(|x| see(*x));
@@ -62,6 +67,7 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
 }
 
 fn each_index(access: &TileAccess, mut see: impl FnMut(ValueId)) {
+    access.storage.slot().into_iter().for_each(&mut see);
     for index in &access.index {
         match index {
             AxisIndex::At(x) | AxisIndex::Gather(x) | AxisIndex::Along(x) => see(*x),

@@ -3,8 +3,10 @@
 use kernel_abi::DType;
 
 use super::builder::{Builder, Pred, fits};
-use super::linear::{Linear, power_of_two};
-use crate::device::Vector;
+use super::linear::{Linear, Reg, power_of_two};
+use crate::device::{Address, Vector};
+use crate::layout::Swizzle;
+use crate::ops::BinaryOp;
 
 /// Bytes of the widest load or store of one thread.
 pub(super) const VECTOR_BYTES: u32 = 16;
@@ -16,6 +18,15 @@ pub(super) struct Cell {
     pub(super) offset: Linear,
     /// It is present where all of these hold.
     pub(super) checks: Vec<Check>,
+    /// What permutes the places of the region, in elements.
+    pub(super) swizzle: Option<Swizzle>,
+}
+
+impl Cell {
+    /// An element that is always present.
+    pub(super) fn at(offset: Linear) -> Cell {
+        Cell { offset, checks: Vec::new(), swizzle: None }
+    }
 }
 
 /// `margin > 0`. Where the margin is `bound - position`, both are kept, since the difference may need more
@@ -119,21 +130,51 @@ impl Builder<'_> {
                 Pred::Never => Some(self.truth(false)),
                 Pred::When(reg) => Some(reg),
             };
-            let variable = cell.offset.variable();
-            let offset = if variable.terms.is_empty() {
-                None
-            } else {
-                Some(self.materialize(&variable, offsets))
-            };
+            let Address { offset, constant } = self.address(cell, offsets);
             vectors.push(Vector {
                 first: first as u32,
                 len: len as u32,
                 offset,
-                constant: cell.offset.constant,
+                constant,
                 predicate,
             });
         }
         vectors
+    }
+
+    /// The place of a cell in its region.
+    pub(super) fn address(&mut self, cell: &Cell, offsets: DType) -> Address {
+        let (offset, constant) = match cell.swizzle {
+            Some(swizzle) => self.swizzled(&cell.offset, swizzle, offsets),
+            None => {
+                let variable = cell.offset.variable();
+                let is_constant = variable.terms.is_empty();
+                let offset = (!is_constant).then(|| self.materialize(&variable, offsets));
+                (offset, cell.offset.constant)
+            }
+        };
+        Address { offset, constant }
+    }
+
+    /// Run-time part and constant of a place that a swizzle permutes. What the pattern does not see, whole
+    /// periods, stays outside.
+    fn swizzled(&mut self, place: &Linear, swizzle: Swizzle, offsets: DType) -> (Option<Reg>, i64) {
+        let (bits, base, shift) = swizzle.parameters();
+        let period = 1i64 << (bits + base + shift.unsigned_abs());
+        let whole = place.constant.div_euclid(period) * period;
+        let within = Linear { terms: place.terms.clone(), constant: place.constant - whole };
+        let variable = within.variable();
+        let steps = power_of_two(self.multiple(&variable));
+        if variable.terms.is_empty() || steps >= period as u64 {
+            let offset = (!variable.terms.is_empty()).then(|| self.materialize(&variable, offsets));
+            return (offset, swizzle.apply(within.constant) + whole);
+        }
+        let x = self.materialize(&within, offsets);
+        let distance = self.int(offsets, i64::from(shift));
+        let mask = self.int(offsets, ((1i64 << bits) - 1) << base);
+        let line = self.binary(BinaryOp::Shr, x, distance, offsets);
+        let line = self.binary(BinaryOp::And, line, mask, offsets);
+        (Some(self.binary(BinaryOp::Xor, x, line, offsets)), whole)
     }
 
     /// Whether an element is present.

@@ -44,6 +44,24 @@ pub(super) fn render(report: &Report) -> String {
             tile.elements
         );
     }
+    if !report.smem.is_empty() {
+        line!(text, "tiles in shared memory");
+    }
+    for tile in &report.smem {
+        let shape: Vec<String> = tile.shape.iter().map(u32::to_string).collect();
+        let ring = if tile.slots > 1 { format!(" ring {}", tile.slots) } else { String::new() };
+        line!(
+            text,
+            "  {}{}: {}[{}] swizzle {}{ring}, {} bytes from byte {}",
+            at(&tile.place),
+            tile.name,
+            tile.dtype,
+            shape.join(", "),
+            tile.swizzle,
+            tile.bytes,
+            tile.first_byte
+        );
+    }
     line!(text, "loads and stores");
     for access in &report.accesses {
         let width = if access.narrowest_bytes == access.widest_bytes {

@@ -81,7 +81,7 @@ pub(super) fn widest_vector(axes: &[TileAxis], most: u32) -> u32 {
 }
 
 /// Axes of a tile in memory, nearest neighbours first; equal strides from the last axis on.
-pub(super) fn by_stride(axes: &[TileAxis]) -> Vec<usize> {
+pub(crate) fn by_stride(axes: &[TileAxis]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..axes.len()).rev().collect();
     order.sort_by_key(|&axis| axes[axis].stride.unsigned_abs());
     if let Some(first) = contiguous_axis(axes) {

@@ -31,10 +31,31 @@ pub(super) fn maps(
         maps: vec![None; classes.count()],
         findings: Vec::new(),
     };
+    super::mma::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
+    unused_atoms(kernel, classes, &mut assigner);
     for candidate in candidates(kernel, classes) {
         assigner.tile(&candidate);
     }
     if assigner.findings.is_empty() { Ok(assigner.maps) } else { Err(assigner.findings) }
+}
+
+/// Tiles that are declared for the tensor core and take part in no contraction on it.
+fn unused_atoms(kernel: &Kernel, classes: &Classes, assigner: &mut Assigner<'_>) {
+    for (id, var) in kernel.vars.iter_enumerated().filter(|(_, var)| var.via_mma) {
+        let axes = classes.of_tile(kernel, Tile::Var(id));
+        let fixed =
+            |class: &Option<usize>| class.is_none_or(|class| assigner.maps[class].is_some());
+        if !axes.iter().all(fixed) {
+            assigner.findings.push(
+                Diagnostic::error(
+                    Code::E0310,
+                    format!("`{}` holds no sums of the tensor core", var.name),
+                )
+                .label(var.span, "declared `via mma_sync`")
+                .help("add to it: `acc += contract(…) via mma_sync;`, or remove `via`"),
+            );
+        }
+    }
 }
 
 /// A tile with what decides about its axes.
@@ -80,7 +101,7 @@ fn candidates<'k>(kernel: &'k Kernel, classes: &Classes) -> Vec<Candidate<'k>> {
 fn narrowest_elements(kernel: &Kernel, classes: &Classes) -> BTreeMap<usize, u32> {
     let mut narrowest = BTreeMap::new();
     for used in &classes.memory {
-        let bits = kernel.params[used.access.param].dtype.bits();
+        let bits = kernel.dtype_of(used.access.storage).bits();
         if let Some(axis) = contiguous_axis(&tile_axes(&used.access))
             && let Some(class) = classes.class(Tile::Value(used.value), axis)
         {
@@ -267,9 +288,14 @@ impl Assigner<'_> {
             Level::Lanes => map.lanes,
             Level::Warps => map.warps,
         };
+        // The tensor core follows a `spread` of its sums as far as the extents allow.
+        let wish = match candidate.tile {
+            Tile::Var(id) => self.kernel.vars[id].via_mma,
+            Tile::Value(_) => false,
+        };
         let agrees = match entry.factor {
             Some(factor) => digit.extent == factor,
-            None => digit.extent > 1 || map.extent() == map.vec,
+            None => digit.extent > 1 || map.extent() == map.vec || wish,
         };
         if agrees {
             return;
@@ -369,7 +395,11 @@ fn give(drafts: &mut BTreeMap<usize, Draft>, level: Level, axis: usize, digit: D
 
 /// The largest digit of an index of `total` values that overlaps none of `taken`; among equals the
 /// one with the lowest place value.
-fn largest_free(total: u32, taken: &[Digit], fits: impl Fn(u32) -> bool) -> Option<Digit> {
+pub(crate) fn largest_free(
+    total: u32,
+    taken: &[Digit],
+    fits: impl Fn(u32) -> bool,
+) -> Option<Digit> {
     let mut best: Option<Digit> = None;
     for stride in (1..=total).filter(|&s| total.is_multiple_of(s)) {
         for extent in (2..=total / stride).filter(|&e| (total / stride).is_multiple_of(e)) {

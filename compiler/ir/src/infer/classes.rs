@@ -295,7 +295,11 @@ impl Walk<'_> {
                     self.block(then_body);
                     self.block(else_body);
                 }
-                StmtKind::Advance { .. }
+                StmtKind::CopyAsync { source, .. } => self.prefetch(source),
+                StmtKind::EmptyGroup
+                | StmtKind::Settle { .. }
+                | StmtKind::Sync
+                | StmtKind::Advance { .. }
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
@@ -353,6 +357,12 @@ impl Walk<'_> {
                 }
                 self.cut(result, axis);
             }
+            Op::Mma { spec, a, b, acc } => {
+                self.mma(spec, *a, *b, result);
+                if let Some(acc) = acc {
+                    self.broadcast(Tile::Value(*acc), result);
+                }
+            }
             Op::Contract { spec, a, b, acc } => {
                 self.contract(spec, *a, *b, result, span);
                 if let Some(acc) = acc {
@@ -406,6 +416,21 @@ impl Walk<'_> {
             }
         }
         self.classes.cliques.push((letters.into_values().collect(), span));
+    }
+
+    /// On the tensor core a letter of n alone is spread in one way in the right operand and in another in
+    /// the result.
+    fn mma(&mut self, spec: &ContractSpec, a: ValueId, b: ValueId, result: Tile) {
+        let (a, b) = (Tile::Value(a), Tile::Value(b));
+        for (axis, letter) in spec.a.iter().enumerate() {
+            let place = |letters: &[std::sync::Arc<str>]| letters.iter().position(|l| l == letter);
+            if let Some(other) = place(&spec.b) {
+                self.axis((a, axis), (b, other));
+            }
+            if let Some(out) = place(&spec.out) {
+                self.axis((a, axis), (result, out));
+            }
+        }
     }
 
     fn access(&mut self, value: ValueId, access: &TileAccess, is_store: bool) {

@@ -8,7 +8,7 @@ use super::access::{contiguous_axis, contiguous_bytes, tile_axes, widest_vector}
 use super::assign::VECTOR_BYTES;
 use super::classes::{Classes, MemoryUse, Tile};
 use crate::distribution::{Digit, Distribution};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Storage};
 
 /// Bytes that each thread must get together from a tile that is large enough.
 const MIN_PIECE_BYTES: u64 = 8;
@@ -69,7 +69,8 @@ fn registers(kernel: &Kernel, tile: Tile, findings: &mut Vec<Diagnostic>) {
 
 fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
     let value = &kernel.values[used.value];
-    let dtype = kernel.params[used.access.param].dtype;
+    let Storage::Buffer(param) = used.access.storage else { return };
+    let dtype = kernel.params[param].dtype;
     // One scale goes with 16 bytes of elements, so it comes alone by nature.
     if dtype == DType::Ue8m0 {
         return;

@@ -265,6 +265,21 @@ pub fn contract(a: DType, b: DType, acc: Option<DType>) -> Result<DType, Refusal
     }
 }
 
+/// The type of a contraction on the tensor core: operands of one type, f16 or bf16, running value and result
+/// f32.
+pub fn mma(a: DType, b: DType, acc: Option<DType>) -> Result<DType, Refusal> {
+    if let Some(found) = [a, b].into_iter().find(|d| !matches!(d, DType::F16 | DType::Bf16)) {
+        return Err(refuse("`mma_sync`", "bf16 or f16", found));
+    }
+    if a != b {
+        return Err(refuse("`mma_sync`", "two operands of one type", b));
+    }
+    match acc.filter(|&acc| acc != DType::F32) {
+        None => Ok(DType::F32),
+        Some(found) => Err(refuse("`mma_sync`", "a running value of f32", found)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,8 @@
 
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Map, OpRole, Place, Special, Vector, WaitOrder,
+    Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Map, OpRole, Piece, Place, Special,
+    Vector, WaitOrder,
 };
 use crate::index::Id;
 
@@ -125,6 +126,9 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let more = if from.len() > SHOWN_TABLE { ", …" } else { "" };
             format!("{} join {}{more}", def(*dst), shown.join(", "))
         }
+        DeviceOp::Mma { dst, a, b, acc, atoms } => {
+            format!("{} mma.m16n8k16 {a}, {b}, from {acc}, {} atoms", def(*dst), atoms.len())
+        }
         DeviceOp::Shuffle { dst, x, xor } => format!("{} shuffle {x} xor {xor}", def(*dst)),
         DeviceOp::Load { dst, place, vectors, other, cache: policy } => {
             let other = other.map(|other| format!(" else {other}")).unwrap_or_default();
@@ -140,6 +144,23 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         }
         DeviceOp::ReadSlot { dst, slot } => format!("{} {slot}", def(*dst)),
         DeviceOp::SetSlot { slot, x } => format!("{slot} = {}", arg(x)),
+        DeviceOp::CopyAsync { source, dest, pieces, evict: policy } => {
+            let vectors = |side: fn(&Piece) -> Address| -> Vec<Vector> {
+                let vector = |piece: &Piece| {
+                    let Address { offset, constant } = side(piece);
+                    let predicate = piece.predicate;
+                    Vector { first: 0, len: piece.len, offset, constant, predicate }
+                };
+                pieces.iter().map(vector).collect()
+            };
+            let from = places(device, source, &vectors(|piece| piece.source));
+            let to = places(device, dest, &vectors(|piece| piece.dest));
+            let zeros = pieces.iter().filter(|piece| piece.present.is_some()).count();
+            let zeros = if zeros > 0 { format!(" zeros in {zeros}") } else { String::new() };
+            format!("copy.async {from} -> {to}{zeros}{}{order}", evict(*policy))
+        }
+        DeviceOp::CommitGroup => "commit_group".to_owned(),
+        DeviceOp::WaitGroup { pending } => format!("wait_group {pending}"),
         DeviceOp::Barrier => "barrier".to_owned(),
         DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
         DeviceOp::AtomicInc { dst, param, at, limit } => {

@@ -23,6 +23,12 @@ pub(super) fn print(text: &mut String, kernel: &Kernel) {
         let (dtype, shape) = (var.dtype, shape(&var.shape));
         line!(text, 1, "frag {id} {}: {dtype}{shape}{ring}{spread} {}", var.name, var.distribution);
     }
+    for (id, tile) in kernel.smem.iter_enumerated() {
+        let ring = if tile.slots > 1 { format!(" ring {}", tile.slots) } else { String::new() };
+        let swizzle = tile.swizzle.name().map(|s| format!(" swizzle {s}")).unwrap_or_default();
+        let (name, dtype, shape) = (&tile.name, tile.dtype, shape(&tile.shape));
+        line!(text, 1, "smem {id} {name}: {dtype}{shape}{swizzle} align {}{ring}", tile.align);
+    }
     line!(text, 0, "{{");
     block(text, kernel, &kernel.body, 1);
     line!(text, 0, "}}");
@@ -83,6 +89,16 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "prefetch.l2 {what}{}", evict(*policy));
         }
         StmtKind::Advance { word: at } => line!(text, depth, "advance {}", word(kernel, at)),
+        StmtKind::CopyAsync { source, dest, evict: policy } => {
+            let (from, to) = (place(kernel, source), place(kernel, dest));
+            line!(text, depth, "copy.async {from} -> {to}{}", evict(*policy));
+        }
+        StmtKind::EmptyGroup => line!(text, depth, "empty group"),
+        StmtKind::Settle { storage, pending } => {
+            let slot = storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
+            line!(text, depth, "settle {}{slot} but {pending}", kernel.name_of(*storage));
+        }
+        StmtKind::Sync => line!(text, depth, "sync"),
         StmtKind::GridWait => line!(text, depth, "grid_wait"),
         StmtKind::GridLaunch => line!(text, depth, "grid_launch"),
         StmtKind::Assert { cond, message } => line!(text, depth, "assert {cond}, {message:?}"),
@@ -163,6 +179,11 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
             let (left, right) = (spec.a.join(" "), spec.b.join(" "));
             format!("contract \"{left}, {right} -> {}\" {a}, {b}{acc}", spec.out.join(" "))
         }
+        Op::Mma { spec, a, b, acc } => {
+            let acc = acc.map(|acc| format!(", from {acc}")).unwrap_or_default();
+            let (left, right) = (spec.a.join(" "), spec.b.join(" "));
+            format!("mma_sync \"{left}, {right} -> {}\" {a}, {b}{acc}", spec.out.join(" "))
+        }
         Op::Relayout { x } => format!("relayout {x}"),
         Op::Slice { x, parts } => {
             let parts: Vec<String> = parts
@@ -206,7 +227,8 @@ fn place(kernel: &Kernel, access: &TileAccess) -> String {
             AxisIndex::New => String::new(),
         });
     }
-    format!("{}[{}]", kernel.params[access.param].name, entries.join(", "))
+    let slot = access.storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
+    format!("{}{slot}[{}]", kernel.name_of(access.storage), entries.join(", "))
 }
 
 /// ` of 64:8`, `extent:stride`; several digits slowest first.

@@ -1,24 +1,24 @@
-//! Slices of buffers.
+//! Slices of buffers and of tiles in shared memory.
 
 use std::rc::Rc;
 
 use kernel_abi::DType;
-use kernel_dsl::ast::{Expr, ExprKind, Index, IndexKind, Range, RangeEnd};
+use kernel_dsl::ast::{Expr, ExprKind, Index, IndexKind, InstanceKind, Range, RangeEnd, Ref};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::constants::{Const, ConstValue};
 use super::lower::Lower;
-use super::mistakes::{value_as_buffer, word_mistake};
+use super::mistakes::{ring_without_slot, slot_without_ring, value_as_buffer, word_mistake};
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
-use super::scope::{Buffer, Entity, RangeLimit, RangeValue};
-use crate::kernel::{AxisIndex, Extent, ParamId, TileAccess, ValueId, ViewAxis, Words};
+use super::scope::{Buffer, Entity, Memory, RangeLimit, RangeValue};
+use crate::kernel::{AxisIndex, Extent, Storage, TileAccess, ValueId, ViewAxis, Words};
 
 /// A slice of a buffer.
 #[derive(Debug)]
 pub(super) struct Slice {
-    pub(super) param: ParamId,
+    pub(super) storage: Storage,
     pub(super) dtype: DType,
     /// Extents of the tile.
     pub(super) shape: Vec<u32>,
@@ -44,8 +44,8 @@ enum Entry {
 }
 
 impl<'a> Lower<'a> {
-    /// The buffer or view that a name stands for, and where it is declared.
-    pub(super) fn buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, Span)> {
+    /// The buffer or view that a name stands for, the name with its instances, and where it is declared.
+    pub(super) fn buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
         let ExprKind::Ref(reference) = &e.kind else {
             return Err(match &e.kind {
                 ExprKind::Index(..) => self.not_built(e.span, "a view of a slice"),
@@ -60,19 +60,47 @@ impl<'a> Lower<'a> {
         };
         let defined = named.span;
         match named.entity.clone() {
-            Entity::Buffer(buffer)
-                if self.kernel.params[buffer.param].words == Some(Words::Counter) =>
-            {
-                let declared = self.kernel.params[buffer.param].span;
-                Err(self.error(word_mistake("counter", &name.text, e.span, declared)))
+            Entity::Buffer(buffer) => {
+                if let Memory::Param(id) = buffer.memory
+                    && self.kernel.params[id].words == Some(Words::Counter)
+                {
+                    let declared = self.kernel.params[id].span;
+                    return Err(self.error(word_mistake("counter", &name.text, e.span, declared)));
+                }
+                Ok((buffer, reference, defined))
             }
-            Entity::Buffer(buffer) => match reference.at.first() {
-                None => Ok((buffer, defined)),
-                Some(at) => Err(self.not_built(at.span, "instances of a buffer")),
-            },
             Entity::Refused => Err(Refused),
             Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) | Entity::Frag(_) => {
                 Err(self.error(value_as_buffer(&name.text, e.span, defined)))
+            }
+        }
+    }
+
+    /// The memory that `x` or `x@e` means.
+    pub(super) fn storage(
+        &mut self,
+        buffer: &Buffer,
+        reference: &'a Ref,
+        defined: Span,
+    ) -> Outcome<Storage> {
+        if let Some((span, what)) = super::not_built::instances(reference) {
+            return Err(self.not_built(span, what));
+        }
+        let name = reference.path.text();
+        match (buffer.memory, reference.at.as_slice()) {
+            (Memory::Param(param), []) => Ok(Storage::Buffer(param)),
+            (Memory::Smem { tile, ringed: false }, []) => Ok(Storage::Smem(tile, None)),
+            (Memory::Param(_) | Memory::Smem { ringed: false, .. }, [at, ..]) => {
+                Err(self.error(slot_without_ring(&name, at.span, defined)))
+            }
+            (Memory::Smem { ringed: true, .. }, []) => {
+                Err(self.error(ring_without_slot(&name, reference.path.span, defined)))
+            }
+            (Memory::Smem { tile, ringed: true }, [at, ..]) => {
+                let InstanceKind::Slot(e) = &at.kind else { return Err(Refused) };
+                let slot = self.expr(e)?;
+                let slot = self.scalar(slot, DType::I32, "a ring slot", e.span)?;
+                Ok(Storage::Smem(tile, Some(slot)))
             }
         }
     }
@@ -83,7 +111,8 @@ impl<'a> Lower<'a> {
             ExprKind::Index(base, indices) => (&**base, Some(indices.as_slice())),
             _ => (e, None),
         };
-        let (buffer, defined) = self.buffer(base)?;
+        let (buffer, reference, defined) = self.buffer(base)?;
+        let storage = self.storage(&buffer, reference, defined)?;
         let entries = match indices {
             Some(indices) => self.entries(indices)?,
             None => buffer.axes.iter().map(|_| (Entry::All(None), base.span)).collect(),
@@ -98,7 +127,7 @@ impl<'a> Lower<'a> {
                     .help("write `:` for a whole axis"),
             ));
         }
-        self.place(&buffer, entries, whole)
+        self.place(&buffer, storage, entries, whole)
     }
 
     fn entries(&mut self, indices: &'a [Index]) -> Outcome<Vec<(Entry, Span)>> {
@@ -210,11 +239,11 @@ impl<'a> Lower<'a> {
     fn place(
         &mut self,
         buffer: &Buffer,
+        storage: Storage,
         entries: Vec<(Entry, Span)>,
         whole: Span,
     ) -> Outcome<Slice> {
-        let param = &self.kernel.params[buffer.param];
-        let dtype = param.dtype;
+        let dtype = self.kernel.dtype_of(storage);
         let mut exists = !buffer.axes.iter().any(|axis| axis.extent == Extent::Const(0));
         let (mut shape, mut index) = (Vec::new(), Vec::with_capacity(entries.len()));
         let (mut has_until, mut gathered) = (false, None);
@@ -282,7 +311,7 @@ impl<'a> Lower<'a> {
         }
         let exists = exists && !super::operands::is_empty(&shape);
         let access = exists.then(|| TileAccess {
-            param: buffer.param,
+            storage,
             axes: Rc::clone(&buffer.axes).to_vec(),
             index,
             span: whole,
@@ -292,7 +321,7 @@ impl<'a> Lower<'a> {
             None => None,
         };
         let gathers = gathered.is_some();
-        Ok(Slice { param: buffer.param, dtype, shape, access, has_until, gathers, scale })
+        Ok(Slice { storage, dtype, shape, access, has_until, gathers, scale })
     }
 
     fn whole_axis(&mut self, axis: Option<&ViewAxis>, span: Span) -> Outcome<u32> {

@@ -59,6 +59,13 @@ impl<'a> Lower<'a> {
         if form.builtin == Builtin::Scan {
             return Ok(vec![self.scan(&args, builtins::has_word(form, call), span)?]);
         }
+        if call.via.is_some() {
+            let sum = match form.builtin {
+                Builtin::Dot => self.dot(&args, None, true, span)?,
+                _ => self.contract(&args, None, true, span)?,
+            };
+            return Ok(vec![sum]);
+        }
         Ok(vec![self.builtin(form.builtin, &args, span)?])
     }
 
@@ -102,8 +109,8 @@ impl<'a> Lower<'a> {
             Builtin::Iota => self.iota(args, span),
             Builtin::Splat => self.splat(args, span),
             Builtin::Reduce(op) => self.reduce(op, args, span),
-            Builtin::Contract => self.contract(args, None, span),
-            Builtin::Dot => self.dot(args, None, span),
+            Builtin::Contract => self.contract(args, None, false, span),
+            Builtin::Dot => self.dot(args, None, false, span),
             Builtin::Relayout => self.relayout(args, span),
             Builtin::Concat => self.concat(args, span),
             Builtin::Scan => self.scan(args, false, span),

@@ -62,6 +62,10 @@ enum Known {
         qualifier: Qualifier,
         dtype: Option<DType>,
     },
+    /// A tile in shared memory or a view of one; with or without a ring.
+    Smem {
+        ringed: bool,
+    },
     /// A shape pack `..S`.
     Pack,
     /// Its declaration has been refused, so its uses are no news.

@@ -328,7 +328,10 @@ impl<'a> Lower<'a> {
         }
         if self.kernel.params[id].access != Access::Scalar {
             let axes = self.row_major(&shape, buffer.ty.span)?;
-            let entity = Entity::Buffer(scope::Buffer { param: id, axes: axes.into() });
+            let entity = Entity::Buffer(scope::Buffer {
+                memory: scope::Memory::Param(id),
+                axes: axes.into(),
+            });
             self.frame.define(&buffer.name, entity);
         }
         self.kernel.params[id].shape = shape;

@@ -14,12 +14,12 @@ use super::lower::Lower;
 use super::operands::{Operand, Tile, describe};
 use super::report::{Outcome, Refused};
 use super::scope::{Buffer, Entity, Frame};
-use crate::kernel::Extent;
+use crate::kernel::{Extent, ParamId, Storage};
 
 /// An evaluated argument.
 enum Argument {
     Value(Operand),
-    Buffer(Buffer),
+    Buffer(Buffer, ParamId),
 }
 
 impl<'a> Lower<'a> {
@@ -85,7 +85,13 @@ impl<'a> Lower<'a> {
         if let ExprKind::Index(..) = e.kind {
             return Err(self.not_built(e.span, "a slice of a buffer as an argument"));
         }
-        self.buffer(e).map(|(buffer, _)| Argument::Buffer(buffer))
+        let (buffer, reference, defined) = self.buffer(e)?;
+        match self.storage(&buffer, reference, defined)? {
+            Storage::Buffer(param) => Ok(Argument::Buffer(buffer, param)),
+            Storage::Smem(..) => {
+                Err(self.not_built(e.span, "a tile in shared memory as an argument"))
+            }
+        }
     }
 
     /// Values of the function's constants: stated at the call, else found in the shapes of the
@@ -182,10 +188,10 @@ impl<'a> Lower<'a> {
                 }
                 Ok(Entity::Tile(tile))
             }
-            Argument::Buffer(buffer) => {
+            Argument::Buffer(buffer, id) => {
                 let Some(access) = &param.access else { return Err(Refused) };
-                self.qualifier(access, &buffer, at)?;
-                let declared = &self.kernel.params[buffer.param];
+                self.qualifier(access, id, at)?;
+                let declared = &self.kernel.params[id];
                 let found = declared.dtype;
                 let shape: Vec<Option<u32>> = extents_of(&buffer);
                 let shown: Vec<u32> = shape.iter().map(|e| e.unwrap_or(0)).collect();
@@ -206,8 +212,8 @@ impl<'a> Lower<'a> {
     }
 
     /// The qualifier of an argument is the one that the function states.
-    fn qualifier(&mut self, wanted: &'a Access, buffer: &Buffer, at: Span) -> Outcome<()> {
-        let declared = &self.kernel.params[buffer.param];
+    fn qualifier(&mut self, wanted: &'a Access, buffer: ParamId, at: Span) -> Outcome<()> {
+        let declared = &self.kernel.params[buffer];
         let agrees = match wanted.qualifier {
             Qualifier::Writable => declared.access.is_writable(),
             Qualifier::Static
@@ -380,7 +386,7 @@ fn extents(argument: &Argument) -> Vec<Option<u32>> {
     match argument {
         Argument::Value(Operand::Const(_)) => Vec::new(),
         Argument::Value(Operand::Tile(tile)) => tile.shape.iter().copied().map(Some).collect(),
-        Argument::Buffer(buffer) => extents_of(buffer),
+        Argument::Buffer(buffer, _) => extents_of(buffer),
     }
 }
 

@@ -13,6 +13,10 @@ pub(super) const MAX_TILE_ELEMENTS: u64 = 1 << 22;
 pub(super) const MAX_TILE_REGISTERS: u64 = 1024;
 /// Slots of a register ring.
 pub(super) const MAX_RING: i64 = 64;
+/// Slots of a ring in shared memory.
+pub(super) const MAX_SMEM_RING: i64 = 64;
+/// Bytes of the alignment of a tile in shared memory.
+pub(super) const MAX_SMEM_ALIGN: i64 = 1024;
 /// CTAs along x.
 pub(super) const MAX_GRID_X: i64 = i32::MAX as i64;
 /// CTAs along y and along z.

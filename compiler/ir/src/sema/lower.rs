@@ -27,6 +27,7 @@ use crate::kernel::{
     Kernel, Launch, Literal, Op, ParamId, Pdl, Stmt, StmtKind, Value, ValueId, VarId, Waiver,
 };
 use crate::target::Target;
+use crate::verify;
 
 /// Makes the kernel that a template stands for.
 pub(super) fn instantiate(
@@ -42,6 +43,7 @@ pub(super) fn instantiate(
     lower.kernel.body = lower.blocks.pop().map(|block| block.stmts).unwrap_or_default();
     lower.kernel.waivers = lower.waivers(template.item_span());
     infer::distribute(&mut lower.kernel)?;
+    verify::number_settles(&mut lower.kernel);
     Ok(lower.kernel)
 }
 
@@ -118,6 +120,7 @@ impl<'a> Lower<'a> {
             params: IndexVec::new(),
             values: IndexVec::new(),
             vars: IndexVec::new(),
+            smem: IndexVec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: template.span(),

@@ -53,6 +53,27 @@ pub(super) fn not_assignable(name: &str, at: Span, defined: Span) -> Diagnostic 
         .help(format!("declare it as a tile: `frag {name} : f32[…] = …;`"))
 }
 
+/// The finding for a copy to what is not shared memory.
+pub(super) fn copy_dest(at: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, "a copy to a buffer of global memory")
+        .label(at, "`copy.async` goes from a buffer to a tile in shared memory")
+        .help("write `store load x -> y;`")
+}
+
+/// The finding for `settle` of what no copy fills.
+pub(super) fn settle_of(at: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, "`settle` of a buffer of global memory")
+        .label(at, "`settle` waits for copies to a tile in shared memory")
+}
+
+/// The finding for an assignment to shared memory.
+pub(super) fn smem_assigned(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, format!("`{name}` is a tile in shared memory"))
+        .label(at, "shared memory is written by `store`")
+        .secondary(defined, "declared here")
+        .help(format!("write `store value -> {name};`"))
+}
+
 /// The finding for a store to what nobody may write.
 pub(super) fn read_only(qualifier: &str, at: Span, defined: Span) -> Diagnostic {
     Diagnostic::error(Code::E0210, format!("`{qualifier}` buffers are read-only"))

@@ -17,7 +17,7 @@ use super::mistakes::{not_assignable, read_only, word_mistake};
 use super::operands::{Operand, Tile, describe};
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag, RangeLimit};
-use crate::kernel::{AxisIndex, CachePolicy, Evict, Op, PrefetchRange, StmtKind};
+use crate::kernel::{AxisIndex, CachePolicy, Evict, Op, PrefetchRange, StmtKind, Storage};
 
 /// Bytes of the line that one prefetch brings in.
 const LINE_BYTES: u64 = 128;
@@ -29,6 +29,30 @@ impl<'a> Lower<'a> {
         self.load(&load.source, absent, load.policy, span).map(Operand::Tile)
     }
 
+    /// Whether an operand of the tensor core is a tile in shared memory, whole or sliced.
+    pub(super) fn names_memory(&self, e: &'a Expr) -> bool {
+        let base = match &e.kind {
+            ExprKind::Index(base, _) => base,
+            _ => e,
+        };
+        let ExprKind::Ref(reference) = &base.kind else { return false };
+        let Some(name) = reference.path.single() else { return false };
+        let entity = self.frame.lookup(&name.text).map(|named| &named.entity);
+        matches!(
+            entity,
+            Some(Entity::Buffer(super::scope::Buffer {
+                memory: super::scope::Memory::Smem { .. },
+                ..
+            }))
+        )
+    }
+
+    /// An operand of the tensor core that lies in shared memory.
+    pub(super) fn load_operand(&mut self, e: &'a Expr) -> Outcome<Tile> {
+        let policy = ast::Policy { evict: None, no_allocate: false };
+        self.load(e, None, policy, e.span)
+    }
+
     fn load(
         &mut self,
         source: &'a Expr,
@@ -37,6 +61,7 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<Tile> {
         let slice = self.slice(source, span)?;
+        self.no_policy(slice.storage, policy, span)?;
         let other = self.absent_value(&slice, absent, source.span)?;
         let Some(access) = slice.access else {
             if slice.shape.is_empty() || !super::operands::is_empty(&slice.shape) {
@@ -104,7 +129,8 @@ impl<'a> Lower<'a> {
             MoveKind::Load => "load",
             MoveKind::Store => "store",
             MoveKind::Prefetch => "prefetch.l2",
-            MoveKind::Copy | MoveKind::Multimem => return Err(Refused),
+            MoveKind::Copy => "copy.async",
+            MoveKind::Multimem => return Err(Refused),
         };
         if !mv.op.is(known) {
             return Err(self.unknown(&mv.op.text(), mv.op.span));
@@ -112,10 +138,13 @@ impl<'a> Lower<'a> {
         match (mv.kind, &mv.dest) {
             (MoveKind::Load, Some(dest)) => self.load_into(mv, dest, span),
             (MoveKind::Store, Some(dest)) => self.store(mv, dest, span),
+            (MoveKind::Copy, Some(dest)) => self.copy_async(mv, dest, span),
             (MoveKind::Prefetch, None) => self.prefetch(mv, span),
             (_, _) => Err(self.error(
-                Diagnostic::error(Code::E0206, "a move with a wrong destination")
-                    .label(span, "`load x -> w;`, `store v -> y;`, `prefetch.l2 x;`"),
+                Diagnostic::error(Code::E0206, "a move with a wrong destination").label(
+                    span,
+                    "`load x -> w;`, `store v -> y;`, `copy.async x -> s;`, `prefetch.l2 x;`",
+                ),
             )),
         }
     }
@@ -246,14 +275,19 @@ impl<'a> Lower<'a> {
             ));
         }
         let slice = self.slice(dest, span)?;
-        let param = &self.kernel.params[slice.param];
-        let (access, declared) = (param.access, param.span);
-        if let Some(words) = param.words {
-            let name = param.name.clone();
-            return Err(self.error(word_mistake(words.name(), &name, dest.span, declared)));
-        }
-        if !access.is_writable() {
-            return Err(self.error(read_only(access.name(), dest.span, declared)));
+        match slice.storage {
+            Storage::Buffer(param) => {
+                let param = &self.kernel.params[param];
+                let (access, declared) = (param.access, param.span);
+                if let Some(words) = param.words {
+                    let name = param.name.clone();
+                    return Err(self.error(word_mistake(words.name(), &name, dest.span, declared)));
+                }
+                if !access.is_writable() {
+                    return Err(self.error(read_only(access.name(), dest.span, declared)));
+                }
+            }
+            Storage::Smem(..) => self.no_policy(slice.storage, mv.policy, span)?,
         }
         if slice.dtype == DType::E2m1 {
             return Err(self.not_built(dest.span, "stores of e2m1"));
@@ -268,6 +302,21 @@ impl<'a> Lower<'a> {
             }
             (_, _) => Ok(()),
         }
+    }
+
+    /// Refuses a cache policy where nothing is cached.
+    fn no_policy(&mut self, storage: Storage, policy: ast::Policy, span: Span) -> Outcome<()> {
+        let Storage::Smem(tile, _) = storage else { return Ok(()) };
+        if policy.evict.is_none() && !policy.no_allocate {
+            return Ok(());
+        }
+        let declared = self.kernel.smem[tile].span;
+        Err(self.error(
+            Diagnostic::error(Code::E0206, "a cache policy for shared memory")
+                .label(span, "shared memory is not cached")
+                .secondary(declared, "declared here")
+                .help("remove `evict …` and `no_allocate`"),
+        ))
     }
 
     /// `prefetch.l2 w[…];`
@@ -298,6 +347,10 @@ impl<'a> Lower<'a> {
             }
         }
         let slice = self.slice(&mv.source, span)?;
+        if let Storage::Smem(tile, _) = slice.storage {
+            let declared = self.kernel.smem[tile].span;
+            return Err(self.error(prefetch_of_shared(mv.source.span, declared)));
+        }
         match slice.access {
             Some(access) if access.index.iter().any(|i| matches!(i, AxisIndex::Along(_))) => {
                 Err(self.not_built(mv.source.span, "a prefetch by two index tiles"))
@@ -312,8 +365,15 @@ impl<'a> Lower<'a> {
 
     /// A buffer of one axis in memory order; no element type when it has no elements.
     fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
-        let (buffer, defined) = self.buffer(base)?;
-        let param = &self.kernel.params[buffer.param];
+        let (buffer, reference, defined) = self.buffer(base)?;
+        let param = match self.storage(&buffer, reference, defined)? {
+            Storage::Buffer(param) => param,
+            Storage::Smem(..) => {
+                return Err(self.error(prefetch_of_shared(base.span, defined)));
+            }
+        };
+        let id = param;
+        let param = &self.kernel.params[id];
         let dtype = param.dtype;
         let plain = match &*buffer.axes {
             [axis] => axis.digits.len() == 1 && axis.digits[0].stride <= 1,
@@ -328,7 +388,7 @@ impl<'a> Lower<'a> {
                     .help("merge the axes: `view flat = x by \"a b -> (a b)\";`"),
             ));
         }
-        Ok((buffer.param, (!empty).then_some(dtype)))
+        Ok((id, (!empty).then_some(dtype)))
     }
 
     /// `prefetch.l2 w[share(i, of, n)];`: the i-th of `of` nearly equal ranges of 0..n, in lines. With
@@ -382,6 +442,13 @@ impl<'a> Lower<'a> {
         let what = PrefetchRange::Elements { param, start, end };
         self.emit(StmtKind::Prefetch { what, evict }, span)
     }
+}
+
+/// The finding for a prefetch of what is on the chip.
+fn prefetch_of_shared(at: Span, declared: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, "a prefetch of shared memory")
+        .label(at, "`prefetch.l2` brings a buffer of global memory nearer")
+        .secondary(declared, "declared here")
 }
 
 fn cache(policy: ast::Policy) -> CachePolicy {

@@ -2,8 +2,8 @@
 //! judged where those are known; everything else is here, so that nothing is ever ignored.
 
 use kernel_dsl::ast::{
-    Access, Buffer, Call, ExprKind, ForOver, InstanceKind, LaunchKey, Move, MoveKind, Qualifier,
-    Ref, Space, Stmt, StmtKind, TileDecl, TileSpace,
+    Access, Buffer, Call, Callee, ExprKind, ForOver, InstanceKind, LaunchKey, Move, MoveKind,
+    Qualifier, Ref, Space, Stmt, StmtKind, SyncTarget, TileDecl, TileSpace,
 };
 use kernel_dsl::source::Span;
 
@@ -18,8 +18,7 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
     let whole = stmt.span;
     match &stmt.kind {
         StmtKind::Tile(tile) => match tile.space {
-            TileSpace::Frag => None,
-            TileSpace::Smem => Some((whole, "tiles in shared memory")),
+            TileSpace::Frag | TileSpace::Smem => None,
             TileSpace::Tmem => Some((whole, "tiles in tensor memory")),
         },
         StmtKind::Pipeline(_) => Some((whole, "pipelines")),
@@ -31,9 +30,13 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         StmtKind::Wait(_) => Some((whole, "`wait`")),
         StmtKind::Release(_) => Some((whole, "`release`")),
         StmtKind::Commit(_) => Some((whole, "`commit`")),
-        StmtKind::Settle(_) => Some((whole, "`settle`")),
+        StmtKind::Settle(settle) => settle.but.as_ref().map(|but| (but.span, "`settle … but n`")),
         StmtKind::Publish(_) => Some((whole, "`publish`")),
-        StmtKind::Sync(_) => Some((whole, "`sync`")),
+        StmtKind::Sync(target) => match target {
+            SyncTarget::All => None,
+            SyncTarget::Role(_) => Some((whole, "`sync` of a role")),
+            SyncTarget::Cluster => Some((whole, "`sync cluster`")),
+        },
         StmtKind::Signal(_) => Some((whole, "`signal`")),
         StmtKind::Await(_) => Some((whole, "`await`")),
         StmtKind::Trace(_) => Some((whole, "`trace`")),
@@ -60,10 +63,12 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
 
 fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
     match mv.kind {
-        MoveKind::Copy => return Some((whole, "asynchronous copies")),
+        MoveKind::Copy if !mv.op.is("copy.async") => {
+            return Some((whole, "bulk and tensor copies"));
+        }
         MoveKind::Multimem => return Some((whole, "`multimem` operations")),
         MoveKind::Prefetch if mv.op.is("prefetch.tma") => return Some((whole, "`prefetch.tma`")),
-        MoveKind::Load | MoveKind::Store | MoveKind::Prefetch => {}
+        MoveKind::Load | MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch => {}
     }
     if let Some(into) = &mv.into {
         return Some((into.span, "`into` a barrier"));
@@ -81,7 +86,17 @@ pub(super) fn frag(tile: &TileDecl) -> Vec<NotBuilt> {
     ];
     let mut found: Vec<NotBuilt> =
         parts.iter().filter_map(|(part, what)| Some((part.as_ref()?.span, *what))).collect();
-    found.extend(tile.via.as_ref().map(|via| (via.span, "layouts `via` an atom")));
+    let via = tile.via.as_ref().filter(|via| !via.is("mma_sync"));
+    found.extend(via.map(|via| (via.span, "layouts `via` an atom")));
+    found
+}
+
+/// The parts of the declaration of a tile in shared memory that are not built.
+pub(super) fn smem(tile: &TileDecl) -> Vec<NotBuilt> {
+    let mut found: Vec<NotBuilt> = tile.every.iter().map(|e| (e.span, "`every`")).collect();
+    found.extend(tile.stored.iter().map(|e| (e.span, "layouts in shared memory by `stored`")));
+    found.extend(tile.spread.iter().flatten().map(|e| (e.axis.span, "`spread` of shared memory")));
+    found.extend(tile.via.iter().map(|via| (via.span, "layouts `via` an atom")));
     found
 }
 
@@ -161,7 +176,11 @@ pub(super) fn expression(kind: &ExprKind) -> Option<&'static str> {
 /// The parts of a call that are not built.
 pub(super) fn call(call: &Call, span: Span) -> Option<NotBuilt> {
     if let Some(via) = &call.via {
-        return Some((via.span, "tensor-core atoms"));
+        let takes =
+            matches!(&call.callee, Callee::Path(path) if path.is("contract") || path.is("dot"));
+        if !takes || !via.is("mma_sync") {
+            return Some((via.span, "tensor-core atoms"));
+        }
     }
     (call.order.is_some() || call.scope.is_some()).then_some((span, "atomic operations"))
 }

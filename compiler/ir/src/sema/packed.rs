@@ -20,8 +20,8 @@ use super::report::{Outcome, Refused};
 use super::scope::Frag;
 use crate::distribution::Distribution;
 use crate::kernel::{
-    AxisIndex, Extent, Op, Param, Scaled, SlicePart, StmtKind, TileAccess, ValueId, Var, VarId,
-    ViewAxis, ViewDigit,
+    AxisIndex, Extent, Op, Param, Scaled, SlicePart, StmtKind, Storage, TileAccess, ValueId, Var,
+    VarId, ViewAxis, ViewDigit,
 };
 use crate::ops::BinaryOp;
 
@@ -175,7 +175,8 @@ impl<'a> Lower<'a> {
         access: &TileAccess,
         spans: &[Span],
     ) -> Outcome<Option<(TileAccess, Vec<u32>)>> {
-        let param = &self.kernel.params[access.param];
+        let Storage::Buffer(id) = access.storage else { return Ok(None) };
+        let param = &self.kernel.params[id];
         let Some(group) = group_of(param) else { return Ok(None) };
         let scaled = param.scaled;
         let mut views = access.axes.iter();
@@ -235,7 +236,10 @@ impl<'a> Lower<'a> {
             }
         }
         let Some(scaled) = scaled else { return Ok(None) };
-        Ok(Some((TileAccess { param: scaled.by, axes, index, span: access.span }, shape)))
+        Ok(Some((
+            TileAccess { storage: Storage::Buffer(scaled.by), axes, index, span: access.span },
+            shape,
+        )))
     }
 
     /// `x / by`, where `by` provably divides it.
@@ -271,7 +275,8 @@ impl<'a> Lower<'a> {
     }
 
     fn parted(&mut self, access: &TileAccess, group: u32, span: Span, found: &str) -> Refused {
-        let param = &self.kernel.params[access.param];
+        let Storage::Buffer(id) = access.storage else { return Refused };
+        let param = &self.kernel.params[id];
         let (name, dtype, declared) = (&param.name, param.dtype, param.span);
         let what = match param.scaled {
             Some(_) => format!("{group} elements of `{name}` share a scale"),
@@ -359,6 +364,7 @@ impl<'a> Lower<'a> {
                     shape: shape.clone(),
                     slots: declared.slots,
                     spread: None,
+                    via_mma: false,
                     distribution: Distribution::scalar(self.kernel.launch.warps),
                     span: declared.span,
                 };

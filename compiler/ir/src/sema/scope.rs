@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use super::constants::Const;
 use super::operands::{Operand, Tile};
-use crate::kernel::{ParamId, VarId, ViewAxis};
+use crate::kernel::{ParamId, SmemId, VarId, ViewAxis};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -52,11 +52,20 @@ pub(super) struct Frag {
     pub(super) ringed: bool,
 }
 
-/// A buffer, or a view of one.
+/// A buffer, a tile in shared memory, or a view of one.
 #[derive(Debug, Clone)]
 pub(super) struct Buffer {
-    pub(super) param: ParamId,
+    pub(super) memory: Memory,
     pub(super) axes: Rc<[ViewAxis]>,
+}
+
+/// What a buffer entity lies in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Memory {
+    /// A parameter.
+    Param(ParamId),
+    /// A tile in shared memory; `ringed` with `ring n`.
+    Smem { tile: SmemId, ringed: bool },
 }
 
 #[derive(Debug, Clone)]

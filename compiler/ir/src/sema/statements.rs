@@ -3,7 +3,7 @@
 use kernel_abi::DType;
 use kernel_dsl::ast::{
     self, Assign, BinaryOp, Block, Callee, Dim, Expr, ExprKind, Let, Pattern, Stmt,
-    StmtKind as Ast, Text, TileDecl, Type,
+    StmtKind as Ast, Text, TileDecl, TileSpace, Type,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -76,7 +76,11 @@ impl<'a> Lower<'a> {
             }
             Ast::Let(binding) => self.binding(binding),
             Ast::View(view) => self.view(view),
-            Ast::Tile(tile) => self.frag(tile, stmt.span),
+            Ast::Tile(tile) => match tile.space {
+                TileSpace::Frag => self.frag(tile, stmt.span),
+                TileSpace::Smem => self.smem(tile),
+                TileSpace::Tmem => Err(Refused),
+            },
             Ast::Move(mv) => self.transfer(mv, stmt.span),
             Ast::Assign(assign) => self.assign(assign, stmt.span),
             Ast::For(looped) => self.looped(looped, stmt.span),
@@ -89,6 +93,8 @@ impl<'a> Lower<'a> {
                 None => Err(self.no_arm(stmt.span)),
             },
             Ast::Advance(e) => self.advance(e, stmt.span),
+            Ast::Settle(settle) => self.settle(settle, stmt.span),
+            Ast::Sync(_) => self.emit(StmtKind::Sync, stmt.span),
             Ast::GridWait => self.emit(StmtKind::GridWait, stmt.span),
             Ast::GridLaunch => self.emit(StmtKind::GridLaunch, stmt.span),
             Ast::Assert(condition, text) => self.assert(condition, text.as_ref(), stmt.span),
@@ -103,9 +109,7 @@ impl<'a> Lower<'a> {
             | Ast::Wait(_)
             | Ast::Release(_)
             | Ast::Commit(_)
-            | Ast::Settle(_)
             | Ast::Publish(_)
-            | Ast::Sync(_)
             | Ast::Signal(_)
             | Ast::Await(_)
             | Ast::Trace(_)
@@ -275,6 +279,7 @@ impl<'a> Lower<'a> {
                 shape: shape.clone(),
                 slots,
                 spread,
+                via_mma: tile.via.is_some(),
                 distribution,
                 span: tile.name.span,
             })
@@ -412,8 +417,8 @@ impl<'a> Lower<'a> {
             Err(wrong) => return Some(Err(self.error(wrong))),
         };
         let sum = self.read(frag, slot, target).and_then(|acc| match form.builtin {
-            Builtin::Dot => self.dot(&args, Some(&acc), value.span),
-            _ => self.contract(&args, Some(&acc), value.span),
+            Builtin::Dot => self.dot(&args, Some(&acc), call.via.is_some(), value.span),
+            _ => self.contract(&args, Some(&acc), call.via.is_some(), value.span),
         });
         Some(sum.and_then(|sum| self.tile(sum, Some(frag.dtype), value.span)))
     }

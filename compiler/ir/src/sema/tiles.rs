@@ -12,6 +12,7 @@ use super::lower::Lower;
 use super::operands::{Operand, Tile, is_empty};
 use super::report::Outcome;
 use crate::kernel::{ContractSpec, Op, StmtKind};
+use crate::ops::mma::{DEPTH, Roles};
 use crate::ops::{ReduceOp, typing};
 
 impl<'a> Lower<'a> {
@@ -159,11 +160,12 @@ impl<'a> Lower<'a> {
         &mut self,
         args: &[&'a Expr],
         acc: Option<&Tile>,
+        via_mma: bool,
         span: Span,
     ) -> Outcome<Operand> {
         let [text, a, b] = args else { return Err(super::report::Refused) };
         let spec = letters(text).map_err(|wrong| self.error(wrong))?;
-        self.contraction(spec, [a, b], acc, text.span, span)
+        self.contraction(spec, [a, b], acc, via_mma, text.span, span)
     }
 
     /// `dot(a, b)` = `contract("m k, n k -> m n", a, b)`
@@ -171,13 +173,14 @@ impl<'a> Lower<'a> {
         &mut self,
         args: &[&'a Expr],
         acc: Option<&Tile>,
+        via_mma: bool,
         span: Span,
     ) -> Outcome<Operand> {
         let [a, b] = args else { return Err(super::report::Refused) };
         let [m, n, k]: [Arc<str>; 3] = ["m", "n", "k"].map(Arc::from);
         let spec =
             ContractSpec { a: vec![m.clone(), k.clone()], b: vec![n.clone(), k], out: vec![m, n] };
-        self.contraction(spec, [a, b], acc, span, span)
+        self.contraction(spec, [a, b], acc, via_mma, span, span)
     }
 
     fn contraction(
@@ -185,13 +188,21 @@ impl<'a> Lower<'a> {
         spec: ContractSpec,
         operands: [&'a Expr; 2],
         acc: Option<&Tile>,
+        via_mma: bool,
         text: Span,
         span: Span,
     ) -> Outcome<Operand> {
         let [a_span, b_span] = operands.map(|e| e.span);
-        let [a, b] = operands.map(|e| self.tile_argument(e));
+        let [a, b] = operands.map(|e| {
+            if via_mma && self.names_memory(e) {
+                self.load_operand(e)
+            } else {
+                self.tile_argument(e)
+            }
+        });
         let (a, b) = (a?, b?);
-        let dtype = typing::contract(a.dtype, b.dtype, acc.map(|acc| acc.dtype))
+        let typing = if via_mma { typing::mma } else { typing::contract };
+        let dtype = typing(a.dtype, b.dtype, acc.map(|acc| acc.dtype))
             .map_err(|no| self.refuse(no, &[(&a, a_span), (&b, b_span)], span))?;
         let mut extents: Vec<(&Arc<str>, u32, Span)> = Vec::new();
         for (tile, names, at) in [(&a, &spec.a, a_span), (&b, &spec.b, b_span)] {
@@ -239,10 +250,20 @@ impl<'a> Lower<'a> {
                 .help("the letters right of `->` are the axes of the tile that is added to"),
             ));
         }
+        if via_mma {
+            let extents: Vec<(Arc<str>, u32)> =
+                extents.iter().map(|(name, extent, _)| ((*name).clone(), *extent)).collect();
+            atom_letters(&spec, &extents, text, span).map_err(|wrong| self.error(wrong))?;
+        }
         let result = match (a.id(), b.id()) {
             (Some(a), Some(b)) => {
                 let acc = acc.and_then(Tile::id);
-                self.define(Op::Contract { spec, a, b, acc }, dtype, shape, span)?
+                let op = if via_mma {
+                    Op::Mma { spec, a, b, acc }
+                } else {
+                    Op::Contract { spec, a, b, acc }
+                };
+                self.define(op, dtype, shape, span)?
             }
             (_, _) => match acc {
                 Some(acc) => acc.clone(),
@@ -267,6 +288,35 @@ impl<'a> Lower<'a> {
         };
         Ok(Operand::Tile(result))
     }
+}
+
+/// Every letter has its place in the atom, and k is whole atoms deep.
+fn atom_letters(
+    spec: &ContractSpec,
+    extents: &[(Arc<str>, u32)],
+    text: Span,
+    span: Span,
+) -> Result<(), Diagnostic> {
+    let wrong = |reason: String| {
+        Diagnostic::error(Code::E0216, "letters that the tensor core does not take")
+            .label(text, reason)
+            .help("m stands left and in the result, n right and in the result, k in both operands")
+    };
+    let roles = Roles::of(spec).map_err(|letter| {
+        wrong(format!("`{letter}` stands in one operand and not in the result"))
+    })?;
+    if roles.k.is_empty() {
+        return Err(wrong("no letter is contracted".to_owned()));
+    }
+    let extent = |letter: &Arc<str>| extents.iter().find(|(l, _)| l == letter).map_or(0, |e| e.1);
+    if roles.k.iter().any(|l| extent(l).is_multiple_of(DEPTH as u32)) {
+        return Ok(());
+    }
+    let found: Vec<String> = roles.k.iter().map(|l| format!("`{l}` = {}", extent(l))).collect();
+    Err(Diagnostic::error(Code::E0204, "a contraction that is not whole atoms deep")
+        .label(span, format!("contracted: {}", found.join(", ")))
+        .note("an atom takes 16 positions of k; m and n are padded, k never is")
+        .help("make one contracted extent a multiple of 16"))
 }
 
 /// What a fold of no elements gives.

@@ -1,4 +1,4 @@
-//! `view V = W by "n (j k) -> n j k" (k = 8);` on buffers.
+//! `view V = W by "n (j k) -> n j k" (k = 8);` on buffers and on tiles in shared memory.
 
 use std::rc::Rc;
 
@@ -21,7 +21,10 @@ impl<'a> Lower<'a> {
     }
 
     fn relabelled(&mut self, view: &'a View) -> Outcome<Buffer> {
-        let (buffer, _) = self.buffer(&view.source)?;
+        let (buffer, reference, _) = self.buffer(&view.source)?;
+        if let Some(at) = reference.at.first() {
+            return Err(self.not_built(at.span, "a view of one slot"));
+        }
         let mut sizes = Vec::with_capacity(view.sizes.len());
         for (name, size) in &view.sizes {
             let extent =
@@ -30,7 +33,7 @@ impl<'a> Lower<'a> {
         }
         let axes = relabel(&buffer.axes, &view.spec.value, &sizes)
             .map_err(|refused| self.view_mistake(&refused, view.spec.span, view.source.span))?;
-        Ok(Buffer { param: buffer.param, axes })
+        Ok(Buffer { memory: buffer.memory, axes })
     }
 
     fn view_mistake(

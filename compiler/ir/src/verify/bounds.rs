@@ -48,6 +48,10 @@ impl Walk<'_> {
                 self.known.define(results, op, &self.facts);
             }
             StmtKind::Store { access, .. } => self.access(access),
+            StmtKind::CopyAsync { source, dest, .. } => {
+                self.access(source);
+                self.access(dest);
+            }
             StmtKind::Prefetch { what, .. } => match what {
                 PrefetchRange::Tile(access) => self.access(access),
                 PrefetchRange::Elements { param, start, end } => {
@@ -72,6 +76,9 @@ impl Walk<'_> {
             }
             StmtKind::Advance { word } => self.word(word),
             StmtKind::SetVar { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -107,6 +114,9 @@ impl Walk<'_> {
     }
 
     fn access(&mut self, access: &TileAccess) {
+        if let Some(slot) = access.storage.slot() {
+            self.slot(access, slot);
+        }
         let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New));
         for (position, (axis, index)) in access.axes.iter().zip(indices).enumerate() {
             let extent = self.known.extent(axis.extent);
@@ -137,6 +147,19 @@ impl Walk<'_> {
                 }
                 AxisIndex::New => {}
             }
+        }
+    }
+
+    /// Slots count from 0.
+    fn slot(&mut self, access: &TileAccess, slot: ValueId) {
+        let form = self.known.form(slot);
+        if !self.known.proves(&form, &self.facts) {
+            let text = format!(
+                "the ring slot is {}, which may be below 0{}",
+                self.known.describe(&form),
+                self.range_of(&form)
+            );
+            self.report(access, text, "count slots from 0: `tile@(j - first)`");
         }
     }
 
@@ -227,14 +250,14 @@ impl Walk<'_> {
     }
 
     fn report(&mut self, access: &TileAccess, text: String, help: &str) {
-        let param = &self.kernel.params[access.param];
+        let name = self.kernel.name_of(access.storage);
         self.sink.push(
             Diagnostic::error(
                 Code::E0401,
-                format!("this access of `{}` cannot be proved to lie inside it", param.name),
+                format!("this access of `{}` cannot be proved to lie inside it", name),
             )
             .label(access.span, text)
-            .secondary(param.span, "declared here")
+            .secondary(self.kernel.declaration_of(access.storage), "declared here")
             .help(help),
         );
     }

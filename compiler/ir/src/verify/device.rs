@@ -3,7 +3,7 @@
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, Map, Place, Vector, WaitOrder,
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, Map, Piece, Place, Vector, WaitOrder,
 };
 use crate::index::IndexVec;
 use crate::kernel::ParamId;
@@ -70,6 +70,22 @@ impl Structure<'_> {
                 }
                 self.define(loc, *dst);
             }
+            DeviceOp::Mma { dst, a, b, acc, atoms } => {
+                for atom in atoms {
+                    let left = atom.a.iter().flatten().map(|&i| (*a, i));
+                    let right = atom.b.iter().map(|&i| (*b, i));
+                    for (frag, index) in left.chain(right) {
+                        self.element(loc, frag, index);
+                    }
+                    for &index in atom.c.iter().flatten() {
+                        self.element(loc, *acc, index);
+                    }
+                }
+                if self.len(*acc) != self.len(*dst) {
+                    self.fault(loc, format!("{dst} has another length than the sums before"));
+                }
+                self.define(loc, *dst);
+            }
             DeviceOp::Shuffle { dst, x, xor } => {
                 self.element(loc, *x, self.len(*dst).saturating_sub(1));
                 if !matches!(xor, 1 | 2 | 4 | 8 | 16) {
@@ -110,7 +126,17 @@ impl Structure<'_> {
                 }
                 self.define(loc, *dst);
             }
-            DeviceOp::Barrier | DeviceOp::Fence | DeviceOp::GridWait | DeviceOp::GridLaunch => {}
+            DeviceOp::CopyAsync { dest, pieces, .. } => {
+                for piece in pieces {
+                    self.piece(loc, dest, piece);
+                }
+            }
+            DeviceOp::CommitGroup
+            | DeviceOp::WaitGroup { .. }
+            | DeviceOp::Barrier
+            | DeviceOp::Fence
+            | DeviceOp::GridWait
+            | DeviceOp::GridLaunch => {}
             DeviceOp::Assert { cond, .. } => self.element(loc, *cond, 0),
             DeviceOp::Printf { args, .. } => {
                 for arg in args {
@@ -177,6 +203,26 @@ impl Structure<'_> {
         }
     }
 
+    fn piece(&mut self, loc: LocId, dest: &Place, piece: &Piece) {
+        let registers = [piece.source.offset, piece.dest.offset, piece.present, piece.predicate];
+        for (frag, index) in registers.into_iter().flatten() {
+            self.element(loc, frag, index);
+        }
+        let Place::Shared { base, dtype } = dest else {
+            return self.fault(loc, "a copy to what is not shared memory".to_owned());
+        };
+        let size = dtype.bits() / 8;
+        if !matches!(piece.len.saturating_mul(size), 4 | 8 | 16) {
+            self.fault(loc, format!("a copy of {} elements", piece.len));
+        }
+        let end = i64::from(*base) + (piece.dest.constant + i64::from(piece.len)) * i64::from(size);
+        if piece.dest.offset.is_none()
+            && (piece.dest.constant < 0 || end > i64::from(self.kernel.shared_bytes))
+        {
+            self.fault(loc, "shared memory past its end".to_owned());
+        }
+    }
+
     fn vectors(&mut self, loc: LocId, place: &Place, vectors: &[Vector], len: u32) {
         let mut covered = 0;
         for vector in vectors {
@@ -237,7 +283,8 @@ impl Order<'_> {
     fn stmt(&mut self, stmt: &DeviceStmt, at: WaitOrder) -> WaitOrder {
         match &stmt.op {
             DeviceOp::Load { place: Place::Global(param), .. }
-            | DeviceOp::Prefetch { place: Place::Global(param), .. } => {
+            | DeviceOp::Prefetch { place: Place::Global(param), .. }
+            | DeviceOp::CopyAsync { source: Place::Global(param), .. } => {
                 let p = &self.kernel.params[*param];
                 if !p.settled && !p.access.may_read_before_wait() {
                     self.require(Code::E0107, *param, stmt.loc, at);
@@ -279,9 +326,13 @@ impl Order<'_> {
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
+            | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::Store { .. }
             | DeviceOp::Prefetch { .. }
+            | DeviceOp::CopyAsync { .. }
+            | DeviceOp::CommitGroup
+            | DeviceOp::WaitGroup { .. }
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier

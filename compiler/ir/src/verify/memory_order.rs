@@ -9,7 +9,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::device::WaitOrder;
-use crate::kernel::{Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind};
+use crate::kernel::{Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, Storage};
 use crate::order;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -37,7 +37,15 @@ impl Walk<'_> {
     fn stmt(&mut self, stmt: &Stmt, at: WaitOrder) -> WaitOrder {
         match &stmt.kind {
             StmtKind::Def { op: Op::Load { access, .. }, .. } => {
-                self.read(access.param, access.span, at, "read");
+                if let Storage::Buffer(param) = access.storage {
+                    self.read(param, access.span, at, "read");
+                }
+                at
+            }
+            StmtKind::CopyAsync { source, .. } => {
+                if let Storage::Buffer(param) = source.storage {
+                    self.read(param, source.span, at, "copy");
+                }
                 at
             }
             StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } | StmtKind::Advance { word } => {
@@ -45,15 +53,19 @@ impl Walk<'_> {
                 at
             }
             StmtKind::Store { access, .. } => {
-                self.write(access.param, access.span, at);
+                if let Storage::Buffer(param) = access.storage {
+                    self.write(param, access.span, at);
+                }
                 at
             }
             StmtKind::Prefetch { what, .. } => {
                 let (param, span) = match what {
-                    PrefetchRange::Tile(access) => (access.param, access.span),
-                    PrefetchRange::Elements { param, .. } => (*param, stmt.span),
+                    PrefetchRange::Tile(access) => (access.storage.param(), access.span),
+                    PrefetchRange::Elements { param, .. } => (Some(*param), stmt.span),
                 };
-                self.read(param, span, at, "prefetch");
+                if let Some(param) = param {
+                    self.read(param, span, at, "prefetch");
+                }
                 at
             }
             StmtKind::GridWait => {
@@ -92,6 +104,9 @@ impl Walk<'_> {
             }
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => at,
         }
@@ -212,6 +227,10 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::Store { .. }
         | StmtKind::Prefetch { .. }
         | StmtKind::Advance { .. }
+        | StmtKind::CopyAsync { .. }
+        | StmtKind::EmptyGroup
+        | StmtKind::Settle { .. }
+        | StmtKind::Sync
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kernel_abi::DType;
 
 use crate::index::IndexVec;
-use crate::kernel::{ContractBound, Extent, Kernel, Literal, Op, ParamId, ValueId};
+use crate::kernel::{ContractBound, Extent, Kernel, Literal, Op, ParamId, Storage, ValueId};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
 /// An inclusive interval; `None` is unbounded.
@@ -387,7 +387,9 @@ impl<'k> Knowledge<'k> {
                 None
             }
             Op::Load { access, other, .. } => {
-                self.promise(symbol, access.param);
+                if let Storage::Buffer(param) = access.storage {
+                    self.promise(symbol, param);
+                }
                 if let Some(other) = other {
                     let absent = self.interval(&self.form(*other));
                     let interval = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
@@ -430,7 +432,8 @@ impl<'k> Knowledge<'k> {
             | Op::Fma { .. }
             | Op::ReadVar { .. }
             | Op::ArriveLast { .. }
-            | Op::Contract { .. } => None,
+            | Op::Contract { .. }
+            | Op::Mma { .. } => None,
         }
         .filter(|form| *form != own)
     }

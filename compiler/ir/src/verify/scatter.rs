@@ -71,6 +71,10 @@ impl<'a> Walk<'a> {
             StmtKind::SetVar { .. }
             | StmtKind::Advance { .. }
             | StmtKind::Prefetch { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -93,10 +97,10 @@ impl<'a> Walk<'a> {
         {
             return;
         }
-        let param = &self.kernel.params[access.param];
+        let name = self.kernel.name_of(access.storage);
         let mut diagnostic = Diagnostic::error(
             Code::E0404,
-            format!("this store may write an element of `{}` twice", param.name),
+            format!("this store may write an element of `{name}` twice"),
         )
         .label(access.span, "two entries of the index tile may name one place");
         if let Some(&first) = tiles.first() {
@@ -181,6 +185,7 @@ impl<'a> Walk<'a> {
             | Op::Reduce { .. }
             | Op::Argmax { .. }
             | Op::Contract { .. }
+            | Op::Mma { .. }
             | Op::Scan { .. }
             | Op::ArriveLast { .. }
             | Op::Concat { .. } => None,
@@ -193,7 +198,7 @@ impl<'a> Walk<'a> {
 
     /// A piece of a buffer whose values are declared distinct.
     fn loaded(&self, access: &TileAccess, other: Option<ValueId>) -> Option<Entries> {
-        let distinct = self.kernel.params[access.param].contract?.distinct?;
+        let distinct = self.kernel.params[access.storage.param()?].contract?.distinct?;
         let plain = access.index.iter().all(|index| match index {
             AxisIndex::At(_) | AxisIndex::Range { .. } | AxisIndex::New => true,
             AxisIndex::Gather(_) | AxisIndex::Along(_) => false,

@@ -74,7 +74,7 @@ impl Walk<'_> {
             StmtKind::Store { value, access, .. } => {
                 self.uses(span, &[*value]);
                 self.access(access, &self.kernel.values[*value].shape.clone());
-                if self.kernel.values[*value].dtype != self.kernel.params[access.param].dtype {
+                if self.kernel.values[*value].dtype != self.kernel.dtype_of(access.storage) {
                     self.fault(span, "a store converts".to_owned());
                 }
             }
@@ -86,7 +86,21 @@ impl Walk<'_> {
                 PrefetchRange::Elements { start, end, .. } => self.uses(span, &[*start, *end]),
             },
             StmtKind::Advance { word } => self.word(word),
-            StmtKind::GridWait | StmtKind::GridLaunch => {}
+            StmtKind::CopyAsync { source, dest, .. } => {
+                let shape = access_shape(self.kernel, source);
+                self.access(source, &shape);
+                self.access(dest, &shape);
+                let [from, to] = [source, dest].map(|a| self.kernel.dtype_of(a.storage));
+                if from != to || source.storage.param().is_none() || dest.storage.param().is_some()
+                {
+                    self.fault(span, "a copy between memories that do not fit".to_owned());
+                }
+            }
+            StmtKind::Settle { storage, .. } => {
+                let slot: Vec<ValueId> = storage.slot().into_iter().collect();
+                self.uses(span, &slot);
+            }
+            StmtKind::EmptyGroup | StmtKind::Sync | StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, .. } => {
                 self.uses(span, &[*cond]);
                 self.scalar_bool(span, *cond);
@@ -155,7 +169,7 @@ impl Walk<'_> {
             }
             Op::Load { access, .. } => {
                 self.access(access, &shape);
-                value(*result).dtype == self.kernel.params[access.param].dtype
+                value(*result).dtype == self.kernel.dtype_of(access.storage)
             }
             Op::ReadVar { var, slot } => {
                 let var = &self.kernel.vars[*var];
@@ -207,7 +221,7 @@ impl Walk<'_> {
                         && value(*b).dtype == value(*result).dtype
                 }
             }
-            Op::Contract { spec, a, b, acc } => {
+            Op::Contract { spec, a, b, acc } | Op::Mma { spec, a, b, acc } => {
                 spec.a.len() == value(*a).shape.len()
                     && spec.b.len() == value(*b).shape.len()
                     && spec.out.len() == shape.len()
@@ -220,7 +234,7 @@ impl Walk<'_> {
     }
 
     fn access(&mut self, access: &TileAccess, shape: &[u32]) {
-        let used: Vec<ValueId> = access.index.iter().flat_map(index_operands).collect();
+        let used: Vec<ValueId> = access_operands(access).collect();
         self.uses(access.span, &used);
         let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New)).count();
         let mut gathered = None;
@@ -295,11 +309,15 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
         Op::Select { cond, a, b } => vec![*cond, *a, *b],
         Op::Fma { a, b, c } => vec![*a, *b, *c],
         Op::ArriveLast { word, .. } => vec![word.index],
-        Op::Contract { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),
-        Op::Load { access, other, .. } => {
-            access.index.iter().flat_map(index_operands).chain(*other).collect()
+        Op::Contract { a, b, acc, .. } | Op::Mma { a, b, acc, .. } => {
+            [*a, *b].into_iter().chain(*acc).collect()
         }
+        Op::Load { access, other, .. } => access_operands(access).chain(*other).collect(),
     }
+}
+
+fn access_operands(access: &TileAccess) -> impl Iterator<Item = ValueId> + '_ {
+    access.index.iter().flat_map(index_operands).chain(access.storage.slot())
 }
 
 fn index_operands(index: &AxisIndex) -> Vec<ValueId> {

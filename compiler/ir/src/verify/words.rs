@@ -14,7 +14,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, ParamId, Stmt, StmtKind, TileAccess, ValueId, Word, Words,
+    AxisIndex, Kernel, Op, ParamId, Stmt, StmtKind, Storage, TileAccess, ValueId, Word, Words,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -81,9 +81,12 @@ impl Survey<'_> {
                     }
                 }
                 StmtKind::Store { access, .. } => {
-                    let place = self.place(access);
-                    self.stores.entry(access.param).or_default().push(place);
+                    if let Storage::Buffer(param) = access.storage {
+                        let place = self.place(access);
+                        self.stores.entry(param).or_default().push(place);
+                    }
                 }
+                StmtKind::CopyAsync { .. } => {}
                 StmtKind::For { var, start, end, step, body } => {
                     self.known.bind_loop(*var, *start, *end, *step);
                     self.block(body, false);
@@ -95,6 +98,9 @@ impl Survey<'_> {
                 StmtKind::SetVar { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }
+                | StmtKind::EmptyGroup
+                | StmtKind::Settle { .. }
+                | StmtKind::Sync
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
@@ -162,6 +168,7 @@ impl Readers<'_, '_> {
         for stmt in stmts {
             match &stmt.kind {
                 StmtKind::Def { op: Op::Load { access, .. }, .. } if !last => self.load(access),
+                StmtKind::CopyAsync { source, .. } if !last => self.load(source),
                 StmtKind::For { body, .. } => self.block(body, last),
                 StmtKind::If { cond, then_body, else_body } => {
                     self.block(then_body, last || self.survey.arrivals.contains(cond));
@@ -170,8 +177,12 @@ impl Readers<'_, '_> {
                 StmtKind::Def { .. }
                 | StmtKind::SetVar { .. }
                 | StmtKind::Store { .. }
+                | StmtKind::CopyAsync { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }
+                | StmtKind::EmptyGroup
+                | StmtKind::Settle { .. }
+                | StmtKind::Sync
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
@@ -181,11 +192,12 @@ impl Readers<'_, '_> {
     }
 
     fn load(&mut self, access: &TileAccess) {
-        let Some(stores) = self.survey.stores.get(&access.param) else { return };
+        let Storage::Buffer(id) = access.storage else { return };
+        let Some(stores) = self.survey.stores.get(&id) else { return };
         if stores.contains(&self.survey.place(access)) {
             return;
         }
-        let param = &self.kernel.params[access.param];
+        let param = &self.kernel.params[id];
         self.sink.push(
             Diagnostic::error(
                 Code::E0116,
@@ -218,7 +230,10 @@ impl Epoch<'_> {
 
     fn stmt(&mut self, stmt: &Stmt, at: Advanced) -> Advanced {
         match &stmt.kind {
-            StmtKind::Def { op: Op::Load { access, .. }, .. } if access.param == self.param => {
+            StmtKind::Def { op: Op::Load { access, .. }, .. }
+            | StmtKind::CopyAsync { source: access, .. }
+                if access.storage == Storage::Buffer(self.param) =>
+            {
                 if at != Advanced::No {
                     self.wrong(access.span, "this reads an epoch that is advanced already");
                 }
@@ -245,8 +260,12 @@ impl Epoch<'_> {
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Store { .. }
+            | StmtKind::CopyAsync { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

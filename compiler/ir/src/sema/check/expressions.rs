@@ -160,7 +160,7 @@ impl<'a> Checker<'a, '_> {
             (Known::Pack, _) => {
                 self.misplaced(span, "a shape is no value", "it stands in types as `..S`")
             }
-            (Known::Buffer { .. }, Use::Value) => {
+            (Known::Buffer { .. } | Known::Smem { .. }, Use::Value) => {
                 self.report.error(buffer_as_value(&name.text, span, defined));
             }
             (Known::Const | Known::Value | Known::Frag { .. }, Use::Buffer) => {
@@ -168,6 +168,7 @@ impl<'a> Checker<'a, '_> {
             }
             (
                 Known::Buffer { .. }
+                | Known::Smem { .. }
                 | Known::Const
                 | Known::Value
                 | Known::Frag { .. }
@@ -182,11 +183,11 @@ impl<'a> Checker<'a, '_> {
     fn ring(&mut self, reference: &'a Ref, known: Known, defined: Span) {
         let name = reference.path.text();
         match (known, reference.at.as_slice()) {
-            (Known::Frag { ringed: true }, [_]) => {}
-            (Known::Frag { ringed: true }, []) => {
+            (Known::Frag { ringed: true } | Known::Smem { ringed: true }, [_]) => {}
+            (Known::Frag { ringed: true } | Known::Smem { ringed: true }, []) => {
                 self.report.error(ring_without_slot(&name, reference.path.span, defined));
             }
-            (Known::Frag { ringed: true }, [_, second, ..]) => {
+            (Known::Frag { ringed: true } | Known::Smem { ringed: true }, [_, second, ..]) => {
                 self.report.error(
                     Diagnostic::error(Code::E0217, format!("`{name}` has one ring"))
                         .label(second.span, "a second slot"),
@@ -233,7 +234,7 @@ impl<'a> Checker<'a, '_> {
             }
         };
         match (known, used) {
-            (Some(Known::Buffer { .. }), Use::Value) => {
+            (Some(Known::Buffer { .. } | Known::Smem { .. }), Use::Value) => {
                 self.indices(indices);
                 self.report.error(buffer_slice_as_value(e.span));
             }
@@ -250,7 +251,8 @@ impl<'a> Checker<'a, '_> {
             (Some(Known::Value | Known::Frag { .. } | Known::Const | Known::Pack), Use::Buffer) => {
                 self.report.error(value_as_buffer("this", base.span, base.span));
             }
-            (Some(Known::Buffer { .. } | Known::Refused) | None, _) | (Some(_), Use::Any) => {
+            (Some(Known::Buffer { .. } | Known::Smem { .. } | Known::Refused) | None, _)
+            | (Some(_), Use::Any) => {
                 self.indices(indices);
             }
         }
@@ -320,7 +322,18 @@ impl<'a> Checker<'a, '_> {
             );
             return;
         }
-        let Some(Known::Buffer { qualifier, dtype }) = self.buffer(e) else { return };
+        let (qualifier, dtype) = match self.buffer(e) {
+            Some(Known::Buffer { qualifier, dtype }) => (qualifier, dtype),
+            Some(
+                Known::Smem { .. }
+                | Known::Const
+                | Known::Value
+                | Known::Frag { .. }
+                | Known::Pack
+                | Known::Refused,
+            )
+            | None => return,
+        };
         self.storable(e.span, dtype);
         if let Qualifier::Static | Qualifier::Input = qualifier
             && let ExprKind::Ref(reference) = &base.kind
@@ -441,7 +454,24 @@ impl<'a> Checker<'a, '_> {
             }
             args = rest;
         }
-        args.iter().for_each(|arg| self.value(arg));
+        for arg in args {
+            if call.via.is_some() && self.names_memory(arg) {
+                self.buffer(arg);
+            } else {
+                self.value(arg);
+            }
+        }
+    }
+
+    /// Whether an operand of the tensor core is a tile in shared memory, whole or sliced.
+    fn names_memory(&self, e: &'a Expr) -> bool {
+        let base = match &e.kind {
+            ExprKind::Index(base, _) => base,
+            _ => e,
+        };
+        let ExprKind::Ref(reference) = &base.kind else { return false };
+        let known = reference.path.single().and_then(|name| self.lookup(&name.text));
+        matches!(known, Some((Known::Smem { .. }, _)))
     }
 
     fn user_call(&mut self, call: &'a Call, unit: usize, function: &'a Function, span: Span) {

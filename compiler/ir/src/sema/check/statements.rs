@@ -2,13 +2,13 @@
 
 use kernel_dsl::ast::{
     ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Let, Move, MoveKind,
-    Pattern, Stmt, StmtKind, TileDecl, Unroll, View,
+    Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::{Checker, Known, Use};
-use crate::sema::mistakes::{not_assignable, printf_mistake};
-use crate::sema::not_built;
+use crate::sema::mistakes::{copy_dest, not_assignable, printf_mistake, settle_of, smem_assigned};
+use crate::sema::{not_built, smem};
 
 impl<'a> Checker<'a, '_> {
     pub(super) fn block(&mut self, block: &'a Block) {
@@ -40,7 +40,11 @@ impl<'a> Checker<'a, '_> {
             }
             StmtKind::Let(binding) => self.binding(binding),
             StmtKind::View(view) => self.view(view),
-            StmtKind::Tile(tile) => self.frag(tile),
+            StmtKind::Tile(tile) => match tile.space {
+                TileSpace::Frag => self.frag(tile),
+                TileSpace::Smem => self.smem(tile),
+                TileSpace::Tmem => {}
+            },
             StmtKind::Move(mv) => self.transfer(mv, stmt),
             StmtKind::Assign(assign) => self.assign(assign),
             StmtKind::For(looped) => self.looped(looped),
@@ -52,7 +56,8 @@ impl<'a> Checker<'a, '_> {
                 }
             }
             StmtKind::Advance(e) => self.word(e),
-            StmtKind::GridWait | StmtKind::GridLaunch => {}
+            StmtKind::Settle(settle) => self.settled(settle),
+            StmtKind::Sync(_) | StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert(condition, _) => self.value(condition),
             StmtKind::Printf(text, args) => {
                 args.iter().for_each(|arg| self.value(arg));
@@ -70,9 +75,7 @@ impl<'a> Checker<'a, '_> {
             | StmtKind::Wait(_)
             | StmtKind::Release(_)
             | StmtKind::Commit(_)
-            | StmtKind::Settle(_)
             | StmtKind::Publish(_)
-            | StmtKind::Sync(_)
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::Trace(_)
@@ -113,10 +116,10 @@ impl<'a> Checker<'a, '_> {
     }
 
     fn view(&mut self, view: &'a View) {
-        let known = self.buffer(&view.source).unwrap_or(Known::Refused);
+        let known = self.viewed(&view.source).unwrap_or(Known::Refused);
         view.sizes.iter().for_each(|(_, size)| self.value(size));
         let known = match known {
-            Known::Buffer { .. } | Known::Refused => known,
+            Known::Buffer { .. } | Known::Smem { .. } | Known::Refused => known,
             Known::Const | Known::Value | Known::Frag { .. } | Known::Pack => Known::Refused,
         };
         self.declare(&view.name, known);
@@ -144,21 +147,65 @@ impl<'a> Checker<'a, '_> {
         self.declare(&tile.name, Known::Frag { ringed: tile.ring.is_some() });
     }
 
+    /// What a view relabels: of a ring all slots at once.
+    fn viewed(&mut self, source: &'a Expr) -> Option<Known> {
+        if let ExprKind::Ref(reference) = &source.kind
+            && let Some(name) = reference.path.single()
+            && let Some((known @ Known::Smem { .. }, _)) = self.lookup(&name.text)
+        {
+            if let Some(at) = reference.at.first() {
+                self.report.not_built(at.span, "a view of one slot");
+            }
+            return Some(known);
+        }
+        self.buffer(source)
+    }
+
+    fn smem(&mut self, tile: &'a TileDecl) {
+        for (span, what) in not_built::smem(tile) {
+            self.report.not_built(span, what);
+        }
+        self.register_dtype(&tile.ty.dtype);
+        self.shape(&tile.ty, false);
+        tile.ring.iter().chain(&tile.align).for_each(|e| self.value(e));
+        if let Some(mode) = &tile.swizzle
+            && let Err(wrong) = smem::swizzle(mode)
+        {
+            self.report.error(wrong);
+        }
+        if let Some(init) = &tile.init {
+            self.report.error(smem::initial_value(init));
+        }
+        self.declare(&tile.name, Known::Smem { ringed: tile.ring.is_some() });
+    }
+
     fn transfer(&mut self, mv: &'a Move, stmt: &'a Stmt) {
         let known = match mv.kind {
             MoveKind::Load => "load",
             MoveKind::Store => "store",
             MoveKind::Prefetch => "prefetch.l2",
-            MoveKind::Copy | MoveKind::Multimem => return,
+            MoveKind::Copy => "copy.async",
+            MoveKind::Multimem => return,
         };
         if !mv.op.is(known) {
             self.unknown_operation(&mv.op.text(), mv.op.span);
             return;
         }
-        if let (MoveKind::Store | MoveKind::Prefetch, Some(absent)) = (mv.kind, &mv.absent) {
+        if let (MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch, Some(absent)) =
+            (mv.kind, &mv.absent)
+        {
             self.report.error(
                 Diagnostic::error(Code::E0206, format!("`else` with `{known}`"))
-                    .label(absent.span, "absent elements are skipped")
+                    .label(
+                        absent.span,
+                        match mv.kind {
+                            MoveKind::Copy => "absent elements arrive as zeros",
+                            MoveKind::Load
+                            | MoveKind::Store
+                            | MoveKind::Prefetch
+                            | MoveKind::Multimem => "absent elements are skipped",
+                        },
+                    )
                     .help("remove `else …`"),
             );
         }
@@ -187,7 +234,29 @@ impl<'a> Checker<'a, '_> {
                     );
                 }
             }
-            MoveKind::Copy | MoveKind::Multimem => {}
+            MoveKind::Copy => {
+                self.buffer(&mv.source);
+                match &mv.dest {
+                    Some(dest) => self.shared_dest(dest),
+                    None => self.no_dest(stmt, "copy.async x -> s;"),
+                }
+            }
+            MoveKind::Multimem => {}
+        }
+    }
+
+    /// The destination of a copy.
+    fn shared_dest(&mut self, dest: &'a Expr) {
+        let known = self.buffer(dest);
+        if let Some(Known::Buffer { .. }) = known {
+            self.report.error(copy_dest(dest.span));
+        }
+    }
+
+    /// What `settle` waits for.
+    fn settled(&mut self, settle: &'a Settle) {
+        if let Some(Known::Buffer { .. }) = self.buffer(&settle.value) {
+            self.report.error(settle_of(settle.value.span));
         }
     }
 
@@ -233,6 +302,9 @@ impl<'a> Checker<'a, '_> {
                         .secondary(span, "declared here")
                         .help(format!("write `store value -> {};`", name.text)),
                 );
+            }
+            Some((Known::Smem { .. }, span)) => {
+                self.report.error(smem_assigned(&name.text, target.span, span));
             }
             Some((Known::Const | Known::Value | Known::Pack, span)) => {
                 self.report.error(not_assignable(&name.text, target.span, span));

@@ -1,0 +1,66 @@
+//! Products of small matrices on the tensor core: one `mma.sync` an atom.
+
+use kernel_abi::DType;
+use kernel_ir::device::{FragId, MmaAtom};
+use melior::ir::Value;
+
+use super::{Lowered, Lowering, refuse};
+use crate::mnemonic;
+
+impl<'c, 'm> Lowering<'c, 'm, '_> {
+    /// The sums after all atoms.
+    pub(super) fn mma(
+        &self,
+        [a, b]: [FragId; 2],
+        acc: FragId,
+        atoms: &[MmaAtom],
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let build = &self.build;
+        let dtype = self.frag(a)?.dtype;
+        if self.frag(b)?.dtype != dtype || !matches!(dtype, DType::Bf16 | DType::F16) {
+            return refuse(format!("{dtype} is no operand of a matrix product"));
+        }
+        let asm = mnemonic::mma(dtype == DType::Bf16);
+        let mut sums =
+            (0..self.frag(acc)?.len).map(|i| self.element(acc, i)).collect::<Lowered<Vec<_>>>()?;
+        let zero = build.float(build.types.f32, 0.0);
+        for atom in atoms {
+            let mut operands = Vec::with_capacity(10);
+            for pair in atom.a.chunks(2) {
+                operands.push(match pair {
+                    [Some(low), Some(high)] => {
+                        self.pair(self.element(a, *low)?, self.element(a, *high)?)
+                    }
+                    _ => build.int(build.types.i32, 0),
+                });
+            }
+            for pair in atom.b.chunks(2) {
+                let [low, high] = pair else { return refuse("an atom takes pairs") };
+                operands.push(self.pair(self.element(b, *low)?, self.element(b, *high)?));
+            }
+            for place in &atom.c {
+                let sum = place.map(|i| sums.get(i as usize).copied());
+                operands.push(match sum {
+                    None => zero,
+                    Some(Some(sum)) => sum,
+                    Some(None) => return refuse("an atom adds to a sum that is not there"),
+                });
+            }
+            let results = build.asm_values(&asm, &operands, build.types.f32, 4);
+            for (place, result) in atom.c.iter().zip(results) {
+                if let Some(sum) = place.and_then(|i| sums.get_mut(i as usize)) {
+                    *sum = result;
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Two elements of 16 bits in one register, the first low. Shifts, not a vector: LLVM sees that they
+    /// undo those of the load.
+    fn pair(&self, low: Value<'c, 'm>, high: Value<'c, 'm>) -> Value<'c, 'm> {
+        let b = &self.build;
+        let word = |x| b.extui(b.types.i32, b.bitcast(b.types.i16, x));
+        b.ori(word(low), b.shli(word(high), b.int(b.types.i32, 16)))
+    }
+}

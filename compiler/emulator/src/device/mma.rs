@@ -1,0 +1,81 @@
+//! The tensor core: each warp multiplies its small matrices.
+
+use std::rc::Rc;
+
+use kernel_ir::device::{FragId, LocId, MmaAtom};
+use kernel_ir::distribution::LANES;
+use kernel_ir::ops::Elements;
+use kernel_ir::ops::mma::{COLUMNS, DEPTH, ROWS, floats, step};
+
+use super::Machine;
+use super::registers::{Registers, some_if_any};
+use crate::error::EmuError;
+
+impl Machine<'_> {
+    /// `dst` becomes `acc` with the products of all atoms added, atoms in order.
+    pub(super) fn mma(
+        &mut self,
+        dst: FragId,
+        operands: [FragId; 2],
+        acc: FragId,
+        atoms: &[MmaAtom],
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        self.uniform_only("a matrix product", loc)?;
+        let threads = self.threads;
+        let [left, right] = operands.map(|id| self.frag(id));
+        let before = self.frag(acc);
+        let (x, y) = (floats(&left.elements), floats(&right.elements));
+        let mut sums = before.elements.to_f32();
+        let gaps = |r: &Registers, i: usize| r.undefined.as_ref().is_some_and(|u| u[i]);
+        let mut undefined: Vec<bool> = (0..sums.len()).map(|i| gaps(&before, i)).collect();
+        for warp in 0..threads / LANES as usize {
+            let at = |element: u32, lane: usize| {
+                element as usize * threads + warp * LANES as usize + lane
+            };
+            for atom in atoms {
+                let mut a = [[0.0f32; DEPTH]; ROWS];
+                let mut b = [[0.0f32; DEPTH]; COLUMNS];
+                let mut c = [[0.0f32; COLUMNS]; ROWS];
+                let mut missing = false;
+                for lane in 0..LANES as usize {
+                    let (g, t) = (lane / 4, lane % 4);
+                    for (i, element) in atom.a.iter().enumerate() {
+                        let Some(element) = element else { continue };
+                        let k = 2 * t + i % 2 + 8 * (i / 4);
+                        a[g + 8 * (i / 2 % 2)][k] = x[at(*element, lane)];
+                        missing |= gaps(&left, at(*element, lane));
+                    }
+                    for (i, element) in atom.b.iter().enumerate() {
+                        let k = 2 * t + i % 2 + 8 * (i / 2);
+                        b[g][k] = y[at(*element, lane)];
+                        missing |= gaps(&right, at(*element, lane));
+                    }
+                    for (i, element) in atom.c.iter().enumerate() {
+                        let Some(element) = element else { continue };
+                        c[g + 8 * (i / 2)][2 * t + i % 2] = sums[at(*element, lane)];
+                    }
+                }
+                for (a, c) in a.iter().zip(&mut c) {
+                    for (b, c) in b.iter().zip(c) {
+                        *c = step(*c, a, b);
+                    }
+                }
+                for lane in 0..LANES as usize {
+                    let (g, t) = (lane / 4, lane % 4);
+                    for (i, element) in atom.c.iter().enumerate() {
+                        let Some(element) = element else { continue };
+                        sums[at(*element, lane)] = c[g + 8 * (i / 2)][2 * t + i % 2];
+                        undefined[at(*element, lane)] |= missing;
+                    }
+                }
+                let products = ROWS * COLUMNS * DEPTH;
+                self.flops += 2 * products as u64;
+            }
+        }
+        let undefined = some_if_any(undefined);
+        let elements = Elements::from_f32(&sums);
+        self.frags[dst] = Some(Rc::new(Registers { elements, undefined }));
+        Ok(())
+    }
+}

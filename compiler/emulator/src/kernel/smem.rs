@@ -1,0 +1,184 @@
+//! Tiles in shared memory: elements, which of them something has written, and copies on their way.
+//!
+//! A copy arrives as late as it may: when a `settle` says so, and no element of it before.
+
+use std::collections::VecDeque;
+
+use kernel_dsl::source::Span;
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::{Kernel, Smem, SmemId, Storage, TileAccess};
+use kernel_ir::ops::Elements;
+
+use super::Machine;
+use super::access::Tile;
+use crate::error::{EmuError, ErrorKind};
+
+/// One slot of a tile.
+struct Slot {
+    elements: Elements,
+    /// What the statement with this number stored, plus one; 0 for what nothing has written.
+    written: Vec<u64>,
+}
+
+/// All tiles of a CTA.
+pub(super) struct SharedTiles {
+    tiles: IndexVec<SmemId, Vec<Slot>>,
+    /// Stores so far.
+    stores: u64,
+    /// Groups of copies that have not arrived, oldest first.
+    groups: VecDeque<Vec<Arrival>>,
+}
+
+/// An element on its way.
+struct Arrival {
+    tile: SmemId,
+    slot: usize,
+    place: usize,
+    code: u64,
+}
+
+impl SharedTiles {
+    pub(super) fn new(kernel: &Kernel) -> SharedTiles {
+        let slot = |tile: &Smem| {
+            let len: usize = tile.shape.iter().map(|&e| e as usize).product();
+            Slot { elements: Elements::splat(tile.dtype, 0, len), written: vec![0; len] }
+        };
+        let tiles = kernel.smem.iter().map(|t| (0..t.slots).map(|_| slot(t)).collect()).collect();
+        SharedTiles { tiles, stores: 0, groups: VecDeque::new() }
+    }
+}
+
+impl Machine<'_> {
+    /// The slot that an access means.
+    fn slot_of(&self, storage: Storage, span: Span) -> Result<Option<(SmemId, usize)>, EmuError> {
+        let Storage::Smem(tile, slot) = storage else { return Ok(None) };
+        let number = slot.map_or(0, |slot| self.int(slot));
+        if number < 0 {
+            let message = format!("slot {number} of `{}`", self.kernel.smem[tile].name);
+            return Err(EmuError::new(ErrorKind::OutOfBounds, span, message)
+                .other(self.kernel.smem[tile].span, "declared here"));
+        }
+        let slots = i64::from(self.kernel.smem[tile].slots);
+        Ok(Some((tile, (number % slots) as usize)))
+    }
+
+    /// Reads the present elements of a tile in shared memory; none for another kind of memory.
+    pub(super) fn load_shared(
+        &mut self,
+        access: &TileAccess,
+        tile: &Tile,
+        out: &mut Elements,
+    ) -> Result<Option<usize>, EmuError> {
+        let Some((id, slot)) = self.slot_of(access.storage, access.span)? else {
+            return Ok(None);
+        };
+        let kernel = self.kernel;
+        let slot = &self.shared.tiles[id][slot];
+        let mut present = 0;
+        tile.runs(|start, count, at| {
+            let start = start as usize;
+            present += count;
+            if let Some(gap) = (start..start + count).find(|&i| slot.written[i] == 0) {
+                return Err(unwritten(&kernel.smem[id], gap, access.span));
+            }
+            for i in 0..count {
+                out.set(at + i, slot.elements.get(start + i));
+            }
+            Ok(())
+        })?;
+        Ok(Some(present))
+    }
+
+    /// Stores a tile to shared memory; false for another kind of memory.
+    pub(super) fn store_shared(
+        &mut self,
+        access: &TileAccess,
+        tile: &Tile,
+        value: &Elements,
+    ) -> Result<bool, EmuError> {
+        let Some((id, slot)) = self.slot_of(access.storage, access.span)? else {
+            return Ok(false);
+        };
+        self.shared.stores += 1;
+        let (kernel, number) = (self.kernel, self.shared.stores);
+        let slot = &mut self.shared.tiles[id][slot];
+        tile.runs(|start, count, at| {
+            for i in 0..count {
+                let place = start as usize + i;
+                if std::mem::replace(&mut slot.written[place], number) == number {
+                    let tile = &kernel.smem[id];
+                    let message = format!("one store writes an element of `{}` twice", tile.name);
+                    return Err(EmuError::new(ErrorKind::StoreConflict, access.span, message)
+                        .at(coordinate(tile, place))
+                        .other(tile.span, "declared here"));
+                }
+                slot.elements.set(place, value.get(at + i));
+            }
+            Ok(())
+        })?;
+        Ok(true)
+    }
+}
+
+impl Machine<'_> {
+    /// Starts a copy: what it will fill holds nothing until it has arrived.
+    pub(super) fn copy_async(
+        &mut self,
+        source: &TileAccess,
+        dest: &TileAccess,
+    ) -> Result<(), EmuError> {
+        let Storage::Buffer(param) = source.storage else { return Ok(()) };
+        let Some((id, slot)) = self.slot_of(dest.storage, dest.span)? else { return Ok(()) };
+        let from = self.resolve(source, "copied")?;
+        let to = self.resolve(dest, "copied")?;
+        let dtype = self.kernel.smem[id].dtype;
+        let len = from.shape().iter().map(|&e| e as usize).product();
+        let mut elements = Elements::splat(dtype, 0, len);
+        let view = &mut self.view;
+        from.runs(|start, count, at| {
+            view.check_read(param, source.span)?;
+            view.load(param, start, count, &mut elements, at, source.span)
+        })?;
+        let mut group = Vec::with_capacity(len);
+        let written = &mut self.shared.tiles[id][slot].written;
+        to.runs(|start, count, at| {
+            for i in 0..count {
+                let place = start as usize + i;
+                written[place] = 0;
+                group.push(Arrival { tile: id, slot, place, code: elements.get(at + i) });
+            }
+            Ok(())
+        })?;
+        self.shared.groups.push_back(group);
+        Ok(())
+    }
+
+    /// A group without copies.
+    pub(super) fn empty_group(&mut self) {
+        self.shared.groups.push_back(Vec::new());
+    }
+
+    /// Lets all but the `pending` youngest groups arrive.
+    pub(super) fn settle(&mut self, pending: u32) {
+        while self.shared.groups.len() > pending as usize {
+            for arrival in self.shared.groups.pop_front().into_iter().flatten() {
+                let slot = &mut self.shared.tiles[arrival.tile][arrival.slot];
+                slot.elements.set(arrival.place, arrival.code);
+                self.shared.stores += 1;
+                slot.written[arrival.place] = self.shared.stores;
+            }
+        }
+    }
+}
+
+fn coordinate(tile: &Smem, place: usize) -> Vec<i64> {
+    let shape: Vec<u64> = tile.shape.iter().map(|&e| u64::from(e)).collect();
+    crate::launch::coordinate(&shape, place as u64)
+}
+
+fn unwritten(tile: &Smem, place: usize, span: Span) -> EmuError {
+    let message = format!("read of an element of `{}` that nothing has written", tile.name);
+    EmuError::new(ErrorKind::Poison, span, message)
+        .at(coordinate(tile, place))
+        .other(tile.span, "declared here")
+}

@@ -1,0 +1,312 @@
+//! R5, R10: shared memory is touched in an order that `sync` makes.
+//!
+//! The statements between two `sync`s are one interval. Assumes structured, uniform control flow and forms
+//! of ring slots and slice starts as [`Knowledge`] has them. Guarantees that no two overlapping accesses by
+//! different threads, one of them a write, share an interval on any path: over both arms of a choice, over
+//! the back edges of loops, and past loops that run zero times. Two accesses are apart when their slots or
+//! their slices provably are; and one thread touches its own elements without `sync` where both accesses
+//! are spread alike. What an asynchronous copy fills is touched only after a `settle` and then a `sync`.
+
+mod groups;
+mod overlap;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
+
+use super::scalars::{Facts, Form, Knowledge, Symbol};
+use crate::distribution::Distribution;
+use crate::kernel::{Kernel, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId};
+use crate::smem_plan::over_budget;
+use groups::Numbers;
+pub(crate) use groups::derive;
+use overlap::Judge;
+use state::{Kind, State, Touch};
+
+/// First rounds of a loop that are walked one by one, at most.
+const MAX_FIRST_ROUNDS: u32 = 9;
+
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    if kernel.smem.is_empty() {
+        return;
+    }
+    if let Some(found) = over_budget(kernel, 0) {
+        sink.push(found);
+    }
+    let mut walk = Walk::new(kernel, sink, None);
+    walk.block(&kernel.body);
+    walk.report_idle();
+}
+
+/// The groups that each `settle` may leave in flight.
+fn settle_numbers(kernel: &Kernel) -> Numbers {
+    let mut quiet = Sink::new();
+    let mut walk = Walk::new(kernel, &mut quiet, Some(Numbers::default()));
+    walk.block(&kernel.body);
+    walk.numbers.unwrap_or_default()
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    known: Knowledge<'a>,
+    facts: Facts,
+    /// Variables of loops that are in one of their first rounds, with their values there.
+    first_rounds: Vec<(Symbol, Form)>,
+    state: State,
+    /// Pairs of places that have been reported.
+    reported: BTreeSet<(Span, Span)>,
+    /// Each `settle`, and whether some round has found a copy for it.
+    settles: BTreeMap<(Span, SmemId), bool>,
+    /// Where the numbers of `settle` are found rather than checked.
+    numbers: Option<Numbers>,
+    sink: &'a mut Sink,
+}
+
+impl<'a> Walk<'a> {
+    fn new(kernel: &'a Kernel, sink: &'a mut Sink, numbers: Option<Numbers>) -> Walk<'a> {
+        Walk {
+            kernel,
+            known: Knowledge::new(kernel),
+            facts: Facts::new(),
+            first_rounds: Vec::new(),
+            state: State::default(),
+            reported: BTreeSet::new(),
+            settles: BTreeMap::new(),
+            numbers,
+            sink,
+        }
+    }
+
+    fn block(&mut self, stmts: &[Stmt]) {
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+    }
+
+    fn under(&mut self, facts: Facts, body: &[Stmt]) {
+        let depth = self.facts.len();
+        self.facts.extend(facts);
+        self.block(body);
+        self.facts.truncate(depth);
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Def { results, op } => {
+                if let (Op::Load { access, .. }, Some(&result)) = (op, results.first()) {
+                    let spread = &self.kernel.values[result].distribution;
+                    self.touch(access, Kind::Read, Some(spread));
+                }
+                self.known.define(results, op, &self.facts);
+            }
+            StmtKind::Store { value, access, .. } => {
+                let spread = &self.kernel.values[*value].distribution;
+                self.touch(access, Kind::Write, Some(spread));
+            }
+            StmtKind::CopyAsync { dest, .. } => {
+                self.touch(dest, Kind::Copy, None);
+            }
+            StmtKind::EmptyGroup => self.state.close_group(),
+            StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
+            StmtKind::Sync => self.state.sync(),
+            StmtKind::For { var, start, end, step, body } => {
+                self.rounds(*var, *start, *end, *step, body);
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                let decided = self.known.decided(*cond);
+                let before = self.state.clone();
+                if decided != Some(false) {
+                    self.under(self.known.path_facts(*cond, true), then_body);
+                }
+                if decided != Some(true) {
+                    let other = std::mem::replace(&mut self.state, before);
+                    self.under(self.known.path_facts(*cond, false), else_body);
+                    if decided.is_none() {
+                        self.state.join(other);
+                    }
+                }
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    /// As many rounds as the largest ring has slots one by one, with the variable known; then rounds of any
+    /// number until nothing new comes over the back edge.
+    fn rounds(&mut self, var: ValueId, start: ValueId, end: ValueId, step: u32, body: &[Stmt]) {
+        let first = self.known.form(start);
+        let length = self.known.form(end).plus(-1, &first);
+        let trips = length
+            .as_ref()
+            .and_then(Form::as_constant)
+            .map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX).div_ceil(step.max(1)));
+        let runs = length
+            .and_then(|f| f.plus(-1, &Form::constant(1)))
+            .is_some_and(|length| self.known.proves(&length, &self.facts));
+        let facts = self.known.bind_loop(var, start, end, step);
+        let own = state::defined_in(body);
+        let slots = self.kernel.smem.iter().map(|tile| tile.slots).max().unwrap_or(1);
+        let most = (slots + 1).min(MAX_FIRST_ROUNDS);
+        let before = self.state.clone();
+        let mut after = State::default();
+        for round in 0..trips.map_or(most, |trips| trips.min(most)) {
+            if round > 0 {
+                self.state.next_round(var, step, most, &own);
+            }
+            let value = first.plus(i128::from(round) * i128::from(step), &Form::constant(1));
+            self.first_rounds.extend(value.map(|value| (Symbol::Value(var), value)));
+            let depth = self.first_rounds.len();
+            self.under(facts.clone(), body);
+            self.first_rounds.truncate(depth.saturating_sub(1));
+            after.join(self.state.clone());
+        }
+        if trips.is_none_or(|trips| trips > most) {
+            // Each round of this loop adds to what the next one meets, and ages are bounded: it ends.
+            let mut entry = self.state.clone();
+            entry.next_round(var, step, most, &own);
+            loop {
+                self.state = entry.clone();
+                self.under(facts.clone(), body);
+                after.join(self.state.clone());
+                let mut next = self.state.clone();
+                next.next_round(var, step, most, &own);
+                next.join(entry.clone());
+                if next == entry {
+                    break;
+                }
+                entry = next;
+            }
+        }
+        if !runs {
+            after.join(before);
+        }
+        self.state = after;
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge {
+            kernel: self.kernel,
+            known: &self.known,
+            facts: &self.facts,
+            first_rounds: &self.first_rounds,
+        }
+    }
+
+    fn touch(&mut self, access: &TileAccess, kind: Kind, spread: Option<&Distribution>) {
+        let Storage::Smem(tile, slot) = access.storage else { return };
+        let known = &self.known;
+        let touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
+        let judge = self.judge();
+        let clash = self.state.touches.iter().find(|earlier| judge.clash(earlier, &touch)).cloned();
+        let copy = self.state.copies.iter().find(|copy| judge.may_overlap(copy, &touch)).cloned();
+        if let Some(earlier) = clash {
+            self.report(&earlier, &touch);
+        }
+        if let Some(copy) = copy {
+            self.report_copy(&copy, &touch);
+        }
+        self.state.add(touch);
+    }
+
+    fn settle(&mut self, stmt: &Stmt, storage: Storage, pending: u32) {
+        let Storage::Smem(tile, slot) = storage else { return };
+        let form = slot.map_or(Form::constant(0), |slot| self.known.form(slot));
+        let judge = self.judge();
+        let meets = |copy: &&Touch| {
+            copy.tile == tile
+                && judge.distance(tile, copy.slot.as_ref(), Some(&form)).is_none_or(|d| d == 0)
+        };
+        let least = self.state.copies.iter().filter(meets).map(|copy| copy.since).min();
+        *self.settles.entry((stmt.span, tile)).or_insert(false) |= least.is_some();
+        let pending = match &mut self.numbers {
+            Some(numbers) => {
+                let place = std::ptr::from_ref(stmt);
+                let number = numbers.entry(place).or_insert(u32::MAX);
+                *number = (*number).min(least.unwrap_or(u32::MAX));
+                *number
+            }
+            None => pending,
+        };
+        if least.is_some_and(|least| least < pending) && self.numbers.is_none() {
+            self.sink.push(Diagnostic::error(Code::E0810, "the kernel IR is malformed").label(
+                stmt.span,
+                format!("this leaves {pending} groups in flight, and its own may be one"),
+            ));
+        }
+        self.state.settle(pending);
+    }
+
+    /// Reports each `settle` that no round finds a copy for.
+    fn report_idle(&mut self) {
+        for (&(span, tile), _) in self.settles.iter().filter(|(_, found)| !**found) {
+            let tile = &self.kernel.smem[tile];
+            self.sink.push(
+                Diagnostic::error(Code::E0119, format!("no copy fills `{}` here", tile.name))
+                    .label(span, "nothing is under way to this slot")
+                    .secondary(tile.span, "declared here")
+                    .help("start the copy before, or remove `settle`"),
+            );
+        }
+    }
+
+    fn report(&mut self, earlier: &Touch, later: &Touch) {
+        if !self.reported.insert((earlier.span, later.span)) {
+            return;
+        }
+        let tile = &self.kernel.smem[later.tile];
+        let round = if earlier.is_of_earlier_round() { ", in a round before" } else { "" };
+        let help = if earlier.is_of_earlier_round() {
+            "put `sync;` between: at the end of the loop's body, or before this statement"
+        } else {
+            "put `sync;` between"
+        };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0113,
+                format!("threads touch `{}` in shared memory without `sync` between", tile.name),
+            )
+            .label(later.span, format!("this {} what other threads touch", verb(later.kind)))
+            .secondary(earlier.span, format!("this {} it first{round}", verb(earlier.kind)))
+            .secondary(tile.span, "declared here")
+            .help(help),
+        );
+    }
+
+    fn report_copy(&mut self, copy: &Touch, later: &Touch) {
+        if !self.reported.insert((copy.span, later.span)) {
+            return;
+        }
+        let tile = &self.kernel.smem[later.tile];
+        let round = if copy.is_of_earlier_round() { ", in a round before" } else { "" };
+        let (why, help) = if copy.settled {
+            ("settled for the thread's own copies alone", "put `sync;` between `settle` and this")
+        } else {
+            ("not settled on every path", "put `settle` and then `sync;` before this")
+        };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0118,
+                format!("`{}` is touched while a copy may still fill it", tile.name),
+            )
+            .label(later.span, format!("this {} what the copy fills", verb(later.kind)))
+            .secondary(copy.span, format!("the copy{round}: {why}"))
+            .secondary(tile.span, "declared here")
+            .help(help),
+        );
+    }
+}
+
+fn verb(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "reads",
+        Kind::Write => "writes",
+        Kind::Copy => "copies to",
+    }
+}

@@ -1,0 +1,90 @@
+//! The number that each `settle` leaves in flight.
+//!
+//! Every copy closes a group. A choice whose arms copy differently often gets empty groups at the end of the
+//! arm that copies less, so that the count does not depend on the path. A `settle` then leaves as many groups
+//! in flight as every path closes after the one that fills its slot.
+
+use rustc_hash::FxHashMap;
+
+use crate::kernel::{Kernel, Stmt, StmtKind};
+
+/// Gives every `settle` of the kernel its number.
+pub(crate) fn derive(kernel: &mut Kernel) {
+    if kernel.smem.is_empty() {
+        return;
+    }
+    balance(&mut kernel.body);
+    let numbers = super::settle_numbers(kernel);
+    assign(&mut kernel.body, &numbers);
+}
+
+/// Adds empty groups; returns the groups that the statements close, if that is the same on every path.
+fn balance(stmts: &mut [Stmt]) -> Option<usize> {
+    let mut total = Some(0usize);
+    for stmt in stmts {
+        let span = stmt.span;
+        let own = match &mut stmt.kind {
+            StmtKind::CopyAsync { .. } | StmtKind::EmptyGroup => Some(1),
+            StmtKind::For { body, .. } => match balance(body) {
+                Some(0) => Some(0),
+                Some(_) | None => None,
+            },
+            StmtKind::If { then_body, else_body, .. } => {
+                let counts = (balance(then_body), balance(else_body));
+                if let (Some(a), Some(b)) = counts {
+                    let (shorter, missing) =
+                        if a < b { (then_body, b - a) } else { (else_body, a - b) };
+                    let empty = Stmt { kind: StmtKind::EmptyGroup, span };
+                    shorter.extend(std::iter::repeat_n(empty, missing));
+                    Some(a.max(b))
+                } else {
+                    None
+                }
+            }
+            StmtKind::Def { .. }
+            | StmtKind::SetVar { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => Some(0),
+        };
+        total = total.zip(own).map(|(a, b)| a + b);
+    }
+    total
+}
+
+/// Statements by their place in memory, which does not change while they are numbered.
+pub(super) type Numbers = FxHashMap<*const Stmt, u32>;
+
+fn assign(stmts: &mut [Stmt], numbers: &Numbers) {
+    for stmt in stmts {
+        let place = std::ptr::from_ref::<Stmt>(stmt);
+        match &mut stmt.kind {
+            StmtKind::Settle { pending, .. } => {
+                *pending = numbers.get(&place).copied().unwrap_or(0);
+            }
+            StmtKind::For { body, .. } => assign(body, numbers),
+            StmtKind::If { then_body, else_body, .. } => {
+                assign(then_body, numbers);
+                assign(else_body, numbers);
+            }
+            StmtKind::Def { .. }
+            | StmtKind::SetVar { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::Sync
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether two accesses of shared memory can meet.
+
+use super::super::scalars::{Facts, Form, Knowledge, Symbol};
+use super::state::{Kind, Side, Touch};
+use crate::kernel::{Kernel, SmemId};
+
+/// What decides at one place of the kernel.
+pub(super) struct Judge<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) known: &'a Knowledge<'a>,
+    pub(super) facts: &'a Facts,
+    /// Variables of loops that are in one of their first rounds, with their values there.
+    pub(super) first_rounds: &'a [(Symbol, Form)],
+}
+
+impl Judge<'_> {
+    /// True where different threads may touch one element and one of them writes.
+    pub(super) fn clash(&self, earlier: &Touch, later: &Touch) -> bool {
+        let writes = earlier.kind != Kind::Read || later.kind != Kind::Read;
+        writes && self.may_overlap(earlier, later) && !self.is_own(earlier, later)
+    }
+
+    /// True unless the elements are provably others.
+    pub(super) fn may_overlap(&self, a: &Touch, b: &Touch) -> bool {
+        if a.tile != b.tile {
+            return false;
+        }
+        if self.slot_distance(a, b).is_some_and(|distance| distance != 0) {
+            return false;
+        }
+        if a.axes != b.axes {
+            return true;
+        }
+        a.sides.iter().zip(&b.sides).all(|(a, b)| self.sides_meet(a, b))
+    }
+
+    /// Slots from one to the other, modulo the ring, where that is known.
+    pub(super) fn slot_distance(&self, a: &Touch, b: &Touch) -> Option<i128> {
+        self.distance(a.tile, a.slot.as_ref(), b.slot.as_ref())
+    }
+
+    /// Slots of a tile from one to the other, modulo the ring, where that is known.
+    pub(super) fn distance(
+        &self,
+        tile: SmemId,
+        a: Option<&Form>,
+        b: Option<&Form>,
+    ) -> Option<i128> {
+        let slots = i128::from(self.kernel.smem[tile].slots);
+        if slots == 1 {
+            return Some(0);
+        }
+        let distance = self.difference(b?, a?)?;
+        distance.as_constant().map(|d| d.rem_euclid(slots))
+    }
+
+    /// `a - b`, with loop variables of first rounds replaced by where they start.
+    fn difference(&self, a: &Form, b: &Form) -> Option<Form> {
+        let mut difference = a.plus(-1, b)?;
+        for (symbol, start) in self.first_rounds.iter().rev() {
+            let Some(&factor) = difference.terms.get(symbol) else { continue };
+            difference.terms.remove(symbol);
+            difference = difference.plus(factor, start)?;
+        }
+        Some(difference)
+    }
+
+    fn sides_meet(&self, a: &Side, b: &Side) -> bool {
+        let (Side::Range { start: a, len: m, .. }, Side::Range { start: b, len: n, .. }) = (a, b)
+        else {
+            return true;
+        };
+        let behind = |first: &Form, len: u32, second: &Form| {
+            let gap = self.difference(second, first);
+            let gap = gap.and_then(|gap| gap.plus(-i128::from(len), &Form::constant(1)));
+            gap.is_some_and(|gap| self.known.proves(&gap, self.facts))
+        };
+        !behind(a, *m, b) && !behind(b, *n, a)
+    }
+
+    /// True where every thread touches the same elements both times, and nobody else does. In two slots of a
+    /// ring they do not meet anyway.
+    fn is_own(&self, a: &Touch, b: &Touch) -> bool {
+        let (Some(first), Some(second)) = (&a.spread, &b.spread) else { return false };
+        // Stores are done by the lowest replica, loads by all.
+        let both_write = a.kind == Kind::Write && b.kind == Kind::Write;
+        let alone = first.free_lanes().is_empty() && first.free_warps().is_empty();
+        let same_sides = || {
+            a.sides.iter().zip(&b.sides).all(|(a, b)| match (a, b) {
+                (
+                    Side::Range { start: a, len: m, is_axis: x },
+                    Side::Range { start: b, len: n, is_axis: y },
+                ) => {
+                    let distance = self.difference(a, b).and_then(|d| d.as_constant());
+                    m == n && x == y && distance == Some(0)
+                }
+                (Side::Unknown, _) | (_, Side::Unknown) => false,
+            })
+        };
+        first == second
+            && (alone || both_write)
+            && a.axes == b.axes
+            && a.new_axes == b.new_axes
+            && same_sides()
+    }
+}

@@ -1,0 +1,257 @@
+//! What has touched shared memory since the last `sync`.
+
+use std::collections::BTreeSet;
+
+use kernel_dsl::source::Span;
+
+use super::super::scalars::{Form, Symbol};
+use crate::distribution::Distribution;
+use crate::kernel::{AxisIndex, SmemId, Stmt, StmtKind, TileAccess, ValueId, ViewAxis};
+
+/// More groups than any `settle` leaves in flight.
+const MAX_SINCE: u32 = 64;
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    /// An asynchronous write.
+    Copy,
+}
+
+/// What is known of an index along an axis of a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Positions from a start on.
+    Range { start: Form, len: u32, is_axis: bool },
+    /// Any positions.
+    Unknown,
+}
+
+/// An access of shared memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Touch {
+    pub(super) tile: SmemId,
+    pub(super) kind: Kind,
+    pub(super) span: Span,
+    /// Which slot, before it is taken modulo the ring; unknown without.
+    pub(super) slot: Option<Form>,
+    /// The view that it is seen through.
+    pub(super) axes: Vec<ViewAxis>,
+    /// One entry an axis of the view.
+    pub(super) sides: Vec<Side>,
+    /// Axes of the tile of the access that are new.
+    pub(super) new_axes: Vec<usize>,
+    /// How the elements are spread over threads; unknown without.
+    pub(super) spread: Option<Distribution>,
+    /// Loops into whose next round it has lasted, with the number of rounds.
+    crossed: Vec<(ValueId, u32)>,
+    /// Of a copy: groups that were closed after its own.
+    pub(super) since: u32,
+    /// Of a copy: each thread has waited for its own part.
+    pub(super) settled: bool,
+}
+
+impl Touch {
+    pub(super) fn new(
+        access: &TileAccess,
+        tile: SmemId,
+        slot: Option<ValueId>,
+        kind: Kind,
+        spread: Option<&Distribution>,
+        form: impl Fn(ValueId) -> Form,
+    ) -> Touch {
+        let mut sides = Vec::new();
+        let mut new_axes = Vec::new();
+        for (at, index) in access.index.iter().enumerate() {
+            match index {
+                AxisIndex::At(position) => {
+                    sides.push(Side::Range { start: form(*position), len: 1, is_axis: false });
+                }
+                AxisIndex::Range { start, len, until: _ } => {
+                    sides.push(Side::Range { start: form(*start), len: *len, is_axis: true });
+                }
+                AxisIndex::Gather(_) | AxisIndex::Along(_) => sides.push(Side::Unknown),
+                AxisIndex::New => new_axes.push(at),
+            }
+        }
+        Touch {
+            tile,
+            kind,
+            span: access.span,
+            slot: Some(slot.map_or(Form::constant(0), form)),
+            axes: access.axes.clone(),
+            sides,
+            new_axes,
+            spread: spread.cloned(),
+            crossed: Vec::new(),
+            since: 0,
+            settled: false,
+        }
+    }
+
+    pub(super) fn is_of_earlier_round(&self) -> bool {
+        !self.crossed.is_empty()
+    }
+
+    /// Says in the words of the next round what was said in those of this one.
+    fn next_round(&mut self, var: ValueId, step: u32, most: u32, own: &BTreeSet<ValueId>) {
+        let at = self.crossed.iter().position(|(known, _)| *known == var);
+        let age = at.map_or(0, |at| self.crossed[at].1);
+        let old = age >= most;
+        let renamed = |form: &Form| {
+            let mentions = |value: &ValueId| form.terms.contains_key(&Symbol::Value(*value));
+            if own.iter().any(mentions) {
+                return None;
+            }
+            match form.terms.get(&Symbol::Value(var)) {
+                None => Some(form.clone()),
+                Some(_) if old => None,
+                Some(&factor) => form.plus(-factor, &Form::constant(i128::from(step))),
+            }
+        };
+        self.slot = self.slot.as_ref().and_then(renamed);
+        for side in &mut self.sides {
+            if let Side::Range { start, .. } = side {
+                match renamed(start) {
+                    Some(form) => *start = form,
+                    None => *side = Side::Unknown,
+                }
+            }
+        }
+        match at {
+            Some(at) => self.crossed[at].1 = age.saturating_add(1).min(most),
+            None => self.crossed.push((var, 1)),
+        }
+    }
+
+    /// True for two that differ at most in what is known of their completion.
+    fn is_same(&self, other: &Touch) -> bool {
+        Touch { since: other.since, settled: other.settled, ..self.clone() } == *other
+    }
+}
+
+/// What holds at a place of the kernel.
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    /// Accesses since the last `sync` on some path.
+    pub(super) touches: Vec<Touch>,
+    /// Copies that some path has not settled, or not met in `sync` since.
+    pub(super) copies: Vec<Touch>,
+}
+
+impl PartialEq for State {
+    /// The order does not matter.
+    fn eq(&self, other: &State) -> bool {
+        let same = |a: &[Touch], b: &[Touch]| a.len() == b.len() && a.iter().all(|t| b.contains(t));
+        same(&self.touches, &other.touches) && same(&self.copies, &other.copies)
+    }
+}
+
+impl State {
+    pub(super) fn add(&mut self, touch: Touch) {
+        if touch.kind == Kind::Copy {
+            self.close_group();
+            self.add_copy(touch);
+        } else if !self.touches.contains(&touch) {
+            self.touches.push(touch);
+        }
+    }
+
+    /// Adds a copy, or what another path knows of it.
+    fn add_copy(&mut self, copy: Touch) {
+        match self.copies.iter_mut().find(|known| known.is_same(&copy)) {
+            Some(known) => {
+                known.since = known.since.min(copy.since);
+                known.settled &= copy.settled;
+            }
+            None => self.copies.push(copy),
+        }
+    }
+
+    /// A group that is younger than all copies so far.
+    pub(super) fn close_group(&mut self) {
+        for copy in &mut self.copies {
+            copy.since = copy.since.saturating_add(1).min(MAX_SINCE);
+        }
+    }
+
+    /// All but the `pending` youngest groups are complete.
+    pub(super) fn settle(&mut self, pending: u32) {
+        for copy in &mut self.copies {
+            copy.settled |= copy.since >= pending;
+        }
+    }
+
+    /// All threads meet.
+    pub(super) fn sync(&mut self) {
+        self.touches.clear();
+        self.copies.retain(|copy| !copy.settled);
+    }
+
+    /// Two paths meet.
+    pub(super) fn join(&mut self, other: State) {
+        for touch in other.touches {
+            self.add(touch);
+        }
+        for copy in other.copies {
+            self.add_copy(copy);
+        }
+    }
+
+    /// A back edge. `own` are the values that the body of the loop defines.
+    pub(super) fn next_round(
+        &mut self,
+        var: ValueId,
+        step: u32,
+        most: u32,
+        own: &BTreeSet<ValueId>,
+    ) {
+        for touch in std::mem::take(&mut self.touches) {
+            let mut touch = touch;
+            touch.next_round(var, step, most, own);
+            self.add(touch);
+        }
+        for copy in std::mem::take(&mut self.copies) {
+            let mut copy = copy;
+            copy.next_round(var, step, most, own);
+            self.add_copy(copy);
+        }
+    }
+}
+
+/// The values that statements define.
+pub(super) fn defined_in(stmts: &[Stmt]) -> BTreeSet<ValueId> {
+    let mut found = BTreeSet::new();
+    collect(stmts, &mut found);
+    found
+}
+
+fn collect(stmts: &[Stmt], found: &mut BTreeSet<ValueId>) {
+    for stmt in stmts {
+        match &stmt.kind {
+            StmtKind::Def { results, .. } => found.extend(results),
+            StmtKind::For { var, body, .. } => {
+                found.insert(*var);
+                collect(body, found);
+            }
+            StmtKind::If { then_body, else_body, .. } => {
+                collect(then_body, found);
+                collect(else_body, found);
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+}
