@@ -31,7 +31,7 @@ impl Expander<'_> {
         let one = self.first_thread();
         let limit_reg = self.b.int(DType::U32, i64::from(limit));
         let place = Place::Shared { base: region.0, dtype: DType::Bool };
-        let cells = [Cell { offset: Linear::default(), checks: Vec::new() }];
+        let cells = [Cell::at(Linear::default())];
         let (dtype, cache) = (DType::Bool, CachePolicy::default());
 
         self.b.open();

@@ -9,7 +9,7 @@ use super::lower::Lower;
 use super::mistakes::word_mistake;
 use super::operands::Tile;
 use super::report::{Outcome, Refused};
-use super::scope::Entity;
+use super::scope::{Buffer, Entity, Memory};
 use crate::kernel::{Op, StmtKind, Word, Words};
 
 impl<'a> Lower<'a> {
@@ -42,7 +42,10 @@ impl<'a> Lower<'a> {
             return Err(self.unknown(&name, reference.path.span));
         };
         let param = match &named.entity {
-            Entity::Buffer(buffer) => buffer.param,
+            Entity::Buffer(Buffer { memory: Memory::Param(param), .. }) => *param,
+            Entity::Buffer(Buffer { memory: Memory::Smem { .. }, .. }) => {
+                return Err(self.no_word(e.span, wanted));
+            }
             Entity::Refused => return Err(Refused),
             Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) | Entity::Frag(_) => {
                 return Err(self.no_word(e.span, wanted));
