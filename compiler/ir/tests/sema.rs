@@ -267,6 +267,10 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             }
             StmtKind::Prefetch { .. } => "prefetch".to_owned(),
             StmtKind::Advance { .. } => "advance".to_owned(),
+            StmtKind::CopyAsync { .. } => "copy.async".to_owned(),
+            StmtKind::EmptyGroup => "empty group".to_owned(),
+            StmtKind::Settle { pending, .. } => format!("settle but {pending}"),
+            StmtKind::Sync => "sync".to_owned(),
             StmtKind::GridWait => "grid_wait".to_owned(),
             StmtKind::GridLaunch => "grid_launch".to_owned(),
             StmtKind::Assert { message, .. } => format!("assert {message}"),

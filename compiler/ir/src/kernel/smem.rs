@@ -1,0 +1,145 @@
+//! Tiles in shared memory, and what an access touches.
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+
+use super::{Kernel, ParamId, SmemId, ValueId};
+
+/// A tile in shared memory, with `slots` ring slots. Elements lie row-major, permuted by the swizzle.
+#[derive(Debug, Clone)]
+pub struct Smem {
+    /// The author's name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents of one slot.
+    pub shape: Vec<u32>,
+    /// Ring slots; 1 without `ring`.
+    pub slots: u32,
+    /// Which 16-byte pieces change places.
+    pub swizzle: SmemSwizzle,
+    /// Each slot starts at a multiple of this many bytes, a power of two.
+    pub align: u32,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+impl Smem {
+    /// Bytes of the elements of one slot.
+    pub fn bytes(&self) -> u64 {
+        let elements = self.shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));
+        elements.saturating_mul(u64::from(self.dtype.bits())).div_ceil(8)
+    }
+
+    /// Bytes that the elements of one slot lie within: a swizzle spreads the last of them over their line.
+    pub fn span_bytes(&self) -> u64 {
+        match self.swizzle {
+            SmemSwizzle::None => self.bytes(),
+            SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => {
+                self.bytes().checked_next_multiple_of(128).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// Bytes from one slot to the next.
+    pub fn slot_bytes(&self) -> u64 {
+        self.bytes().checked_next_multiple_of(u64::from(self.align)).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a tile in shared memory is permuted: within lines of 128 bytes the 16-byte piece number gets the low
+/// bits of the line number as an exclusive or. In the words of layouts, on bytes: `swizzle(bits, 4, 3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SmemSwizzle {
+    /// Row-major.
+    None,
+    /// One bit.
+    B32,
+    /// Two bits.
+    B64,
+    /// Three bits.
+    B128,
+}
+
+impl SmemSwizzle {
+    /// Bits that are exchanged.
+    pub fn bits(self) -> u32 {
+        match self {
+            SmemSwizzle::None => 0,
+            SmemSwizzle::B32 => 1,
+            SmemSwizzle::B64 => 2,
+            SmemSwizzle::B128 => 3,
+        }
+    }
+
+    /// Bytes after which the pattern repeats; a slot starts at a multiple of it.
+    pub fn period(self) -> u32 {
+        match self {
+            SmemSwizzle::None => 16,
+            SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => 128 << self.bits(),
+        }
+    }
+
+    /// The name in the source, or nothing.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            SmemSwizzle::None => None,
+            SmemSwizzle::B32 => Some("b32"),
+            SmemSwizzle::B64 => Some("b64"),
+            SmemSwizzle::B128 => Some("b128"),
+        }
+    }
+}
+
+/// The memory that an access touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// The buffer of a parameter.
+    Buffer(ParamId),
+    /// A slot of a tile in shared memory: an i32 scalar that counts modulo the ring, none without a ring.
+    Smem(SmemId, Option<ValueId>),
+}
+
+impl Storage {
+    /// The parameter, where it is a buffer.
+    pub fn param(self) -> Option<ParamId> {
+        match self {
+            Storage::Buffer(param) => Some(param),
+            Storage::Smem(..) => None,
+        }
+    }
+
+    /// The scalar that chooses the slot, if there is one.
+    pub fn slot(self) -> Option<ValueId> {
+        match self {
+            Storage::Buffer(_) => None,
+            Storage::Smem(_, slot) => slot,
+        }
+    }
+}
+
+impl Kernel {
+    /// Element type of what an access touches.
+    pub fn dtype_of(&self, storage: Storage) -> DType {
+        match storage {
+            Storage::Buffer(param) => self.params[param].dtype,
+            Storage::Smem(tile, _) => self.smem[tile].dtype,
+        }
+    }
+
+    /// The author's name of what an access touches.
+    pub fn name_of(&self, storage: Storage) -> &str {
+        match storage {
+            Storage::Buffer(param) => &self.params[param].name,
+            Storage::Smem(tile, _) => &self.smem[tile].name,
+        }
+    }
+
+    /// Where what an access touches is declared.
+    pub fn declaration_of(&self, storage: Storage) -> Span {
+        match storage {
+            Storage::Buffer(param) => self.params[param].span,
+            Storage::Smem(tile, _) => self.smem[tile].span,
+        }
+    }
+}
