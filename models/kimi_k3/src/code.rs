@@ -88,9 +88,11 @@ codes! {
     K0501,
     /// What executes the plan failed.
     K0502,
+    /// The logits are not finite.
+    K0503,
     /// A set of tasks cannot be read.
     K0601,
-    /// A line of a set of tasks is no task.
+    /// A set of tasks is empty, a line of it is no task, or a task does not fit the tokenizer.
     K0602,
     /// A file of the command line cannot be read or written.
     K0701,

@@ -7,12 +7,10 @@ use thiserror::Error;
 
 use crate::code::Code;
 use crate::files::{MAX_LIST, read_text};
+use crate::shown::{FAULT, NAME, shown};
 
 /// Stands before the result of a chain of arithmetic.
 const RESULT_MARK: &str = "#### ";
-
-/// Characters of a task's name that a message shows.
-const SHOWN: usize = 60;
 
 /// One task.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -70,6 +68,29 @@ impl std::ops::AddAssign for Agreement {
 }
 
 impl Task {
+    /// The start of its name, for messages.
+    pub fn shown_name(&self) -> String {
+        shown(&self.id, NAME)
+    }
+
+    /// Checks that the prompt has as many tokens as the set says; `path` is for messages.
+    ///
+    /// # Errors
+    /// It has more or fewer: the set was made with another tokenizer.
+    pub fn check_prompt(&self, tokens: usize, path: &Path) -> Result<(), EvalError> {
+        if tokens == self.prompt_tokens {
+            return Ok(());
+        }
+        Err(EvalError::Task {
+            path: path.to_owned(),
+            task: self.shown_name(),
+            fault: format!(
+                "has a prompt of {tokens} tokens, `prompt_tokens` says {}",
+                self.prompt_tokens
+            ),
+        })
+    }
+
     /// Tokens to generate: as many as the reference has.
     pub fn new_tokens(&self) -> usize {
         self.reference_ids.len()
@@ -108,9 +129,27 @@ pub enum EvalError {
         /// Why.
         source: std::io::Error,
     },
+    /// The file has no task.
+    #[error("{} holds no task", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A task does not fit the tokenizer.
+    #[error("{}: task `{task}` {fault}", path.display())]
+    Task {
+        /// The file.
+        path: PathBuf,
+        /// The task's name.
+        task: String,
+        /// What does not fit.
+        fault: String,
+    },
     /// A line is broken.
-    #[error("line {line} is no task: {fault}")]
+    #[error("{}: line {line} is no task: {fault}", path.display())]
     Line {
+        /// The file.
+        path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// What is wrong.
@@ -123,7 +162,9 @@ impl EvalError {
     pub fn code(&self) -> Code {
         match self {
             EvalError::Read { .. } => Code::K0601,
-            EvalError::Line { .. } => Code::K0602,
+            EvalError::Empty { .. } | EvalError::Task { .. } | EvalError::Line { .. } => {
+                Code::K0602
+            }
         }
     }
 }
@@ -135,19 +176,19 @@ impl EvalError {
 pub fn open(path: &Path) -> Result<Vec<Task>, EvalError> {
     let text = read_text(path, MAX_LIST)
         .map_err(|source| EvalError::Read { path: path.to_owned(), source })?;
-    parse(&text)
+    parse(&text, path)
 }
 
-/// Reads tasks, one a line; empty lines are skipped.
+/// Reads tasks, one a line; empty lines are skipped. `path` is for messages.
 ///
 /// # Errors
-/// A line is no task, or a task lacks what its kind needs.
-pub fn parse(text: &str) -> Result<Vec<Task>, EvalError> {
+/// There is no task, a line is none, or a task lacks what its kind needs.
+pub fn parse(text: &str, path: &Path) -> Result<Vec<Task>, EvalError> {
     let mut tasks = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let broken = |fault: String| EvalError::Line { line: at + 1, fault };
-        let task: Task = serde_json::from_str(line).map_err(|error| broken(error.to_string()))?;
-        let name: String = task.id.chars().take(SHOWN).collect();
+        let broken = |fault: String| EvalError::Line { path: path.to_owned(), line: at + 1, fault };
+        let task: Task = serde_json::from_str(line).map_err(|error| broken(fault_of(&error)))?;
+        let name = task.shown_name();
         if task.kind == Kind::Arith && task.result.is_none() {
             return Err(broken(format!("`{name}` has no field `final`")));
         }
@@ -156,5 +197,16 @@ pub fn parse(text: &str) -> Result<Vec<Task>, EvalError> {
         }
         tasks.push(task);
     }
+    if tasks.is_empty() {
+        return Err(EvalError::Empty { path: path.to_owned() });
+    }
     Ok(tasks)
+}
+
+/// A parser's message without the place, whose line would be that of a text of one line.
+fn fault_of(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let fault = shown(message.strip_suffix(&place).unwrap_or(&message), FAULT);
+    format!("{fault}, at column {}", error.column())
 }

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod reference;
 pub mod request;
 pub mod sample;
+mod shown;
 pub mod step;
 pub mod synthetic;
 pub mod weights;

@@ -83,7 +83,7 @@ impl<E> Visit<'_, E> {
     }
 
     fn weight(&mut self, name: String, shape: &[usize]) -> Result<(), E> {
-        self.push(name, DType::Bf16, shape, Rule::Any)
+        self.push(name, DType::Bf16, shape, Rule::Finite)
     }
 
     fn parameter(&mut self, name: String, shape: &[usize]) -> Result<(), E> {

@@ -1,9 +1,13 @@
 //! What a request must hold before it runs.
 
+use std::path::{Path, PathBuf};
+
 use thiserror::Error;
 
 use crate::code::Code;
 use crate::config::Config;
+use crate::files::{MAX_IDS, read_bytes};
+use crate::shown::{FAULT, shown};
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -63,4 +67,48 @@ pub fn check_tokens(config: &Config, ids: &[i64], new: usize) -> Result<Vec<u32>
         }
     };
     ids.iter().enumerate().map(in_vocabulary).collect()
+}
+
+/// Why there are no token ids.
+#[derive(Debug, Error)]
+pub enum TokensError {
+    /// The world's: the file cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no list of token ids.
+    #[error("{} is no list of token ids: {fault}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        fault: String,
+    },
+}
+
+impl TokensError {
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            TokensError::Read { .. } => Code::K0701,
+            TokensError::Syntax { .. } => Code::K0304,
+        }
+    }
+}
+
+/// Reads a JSON list of token ids. Whether they are tokens is for [`check_tokens`] to say.
+///
+/// # Errors
+/// The file cannot be read, or is no such list.
+pub fn read_tokens(path: &Path) -> Result<Vec<i64>, TokensError> {
+    let text = read_bytes(path, MAX_IDS)
+        .map_err(|source| TokensError::Read { path: path.to_owned(), source })?;
+    serde_json::from_slice(&text).map_err(|error| {
+        let fault = shown(&error.to_string(), FAULT);
+        TokensError::Syntax { path: path.to_owned(), fault }
+    })
 }

@@ -33,6 +33,12 @@ pub enum StepError<E: std::error::Error> {
         /// Positions of a request.
         context: u64,
     },
+    /// Logits are NaN or infinite.
+    #[error("the logits are not finite in row {row}")]
+    NotFinite {
+        /// The first such row.
+        row: usize,
+    },
     /// The executor failed.
     #[error("{0}")]
     Executor(E),
@@ -45,6 +51,7 @@ impl<E: std::error::Error> StepError<E> {
             StepError::Rows { .. } => Code::K0501,
             StepError::Token { .. } => Code::K0302,
             StepError::ContextFull { .. } => Code::K0303,
+            StepError::NotFinite { .. } => Code::K0503,
             StepError::Executor(_) => Code::K0502,
         }
     }
@@ -145,13 +152,14 @@ impl<E: Executor> Decoder<E> {
     /// The greatest logit's id of every row after a step; ties go to the lowest id.
     ///
     /// # Errors
-    /// There was no step yet.
+    /// There was no step yet, or the greatest logit of a rank is not finite: NaN counts as -inf there.
     pub fn greedy(&self) -> Result<Vec<i32>, StepError<E::Error>> {
         let ranks = self.host.options.ranks as usize;
         let read = |buffer| self.executor.read(0, buffer).map_err(StepError::Executor);
         let (best, ids) = (read(self.host.best)?, read(self.host.best_ids)?);
         let best: Vec<f32> =
             best.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        all_finite(&best, ranks)?;
         let ids: Vec<i32> = ids.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
         let of_row = |(best, ids): (&[f32], &[i32])| {
             // Ranks ascend with their ids, so a strict comparison leaves ties to the lowest id.
@@ -169,10 +177,13 @@ impl<E: Executor> Decoder<E> {
     /// The logits of the last step: `rows * vocab`.
     ///
     /// # Errors
-    /// There was no step yet.
+    /// There was no step yet, or a logit is not finite.
     pub fn logits(&self) -> Result<Vec<f32>, StepError<E::Error>> {
         let bytes = self.executor.read(0, self.host.logits).map_err(StepError::Executor)?;
-        Ok(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+        let logits: Vec<f32> =
+            bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        all_finite(&logits, self.host.vocab as usize)?;
+        Ok(logits)
     }
 
     /// Forgets all requests: positions and states are as before the first step.
@@ -242,5 +253,13 @@ impl<E: Executor> Decoder<E> {
             self.executor.write(rank, buffer, &bytes).map_err(StepError::Executor)?;
         }
         Ok(())
+    }
+}
+
+/// Refuses NaN and infinity in rows of `width` values.
+fn all_finite<E: std::error::Error>(values: &[f32], width: usize) -> Result<(), StepError<E>> {
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(StepError::NotFinite { row: at / width.max(1) }),
     }
 }

@@ -116,10 +116,43 @@ fn the_greedy_choice_takes_the_lowest_of_equal_ids() {
     let host: HostBuffers = plan.host.clone();
     let plan = Plan { nodes: Vec::new(), ..plan.plan }.check(BTreeMap::new()).unwrap();
     let mut shelf = Shelf { plan, bytes: BTreeMap::new(), fails: false };
-    let floats = [1.0f32, 3.0, 3.0, 2.0, -1.0, f32::NEG_INFINITY, -1.0, -2.0];
+    let floats = [1.0f32, 3.0, 3.0, 2.0, -1.0, -3e38, -1.0, -2.0];
     let ids = [10i32, 700, 1100, 1600, 4, 600, 1030, 1537];
     let bytes = |words: &[[u8; 4]]| words.concat();
     shelf.write(0, host.best, &bytes(&floats.map(f32::to_le_bytes))).unwrap();
     shelf.write(0, host.best_ids, &bytes(&ids.map(i32::to_le_bytes))).unwrap();
     assert_eq!(Decoder::new(shelf, host).unwrap().greedy().unwrap(), [700, 4]);
+}
+
+#[test]
+fn logits_that_are_not_finite_are_refused() {
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut two = decoder(2, false);
+        let (host, vocab) = (two.host().clone(), two.host().vocab as usize);
+        let mut logits = vec![0.5f32; 2 * vocab];
+        let mut best = [0.5f32; 2];
+        let bytes =
+            |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let fill = |decoder: Decoder<Shelf>, logits: &[f32], best: &[f32]| {
+            let mut shelf = Shelf {
+                plan: decoder.executor().plan.clone(),
+                bytes: BTreeMap::new(),
+                fails: false,
+            };
+            shelf.write(0, host.logits, &bytes(logits)).unwrap();
+            shelf.write(0, host.best, &bytes(best)).unwrap();
+            shelf.write(0, host.best_ids, &[0; 8]).unwrap();
+            Decoder::new(shelf, host.clone()).unwrap()
+        };
+        two = fill(two, &logits, &best);
+        assert_eq!(two.logits().unwrap(), logits);
+        assert_eq!(two.greedy().unwrap(), [0, 0]);
+        logits[vocab + 3] = bad;
+        best[1] = bad;
+        two = fill(two, &logits, &best);
+        let error = two.logits().unwrap_err();
+        assert_eq!(error.code(), Code::K0503);
+        assert_eq!(error.to_string(), "the logits are not finite in row 1");
+        assert_eq!(two.greedy().unwrap_err().code(), Code::K0503);
+    }
 }

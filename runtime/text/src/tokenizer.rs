@@ -18,6 +18,12 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Tokens that a vocabulary may have, and the greatest id: an array has one place for each.
 const MAX_TOKENS: usize = 1 << 24;
 
+/// Characters of a value or token that a message shows.
+const SHOWN: usize = 60;
+
+/// Characters of a fault that a message shows.
+const FAULT: usize = 200;
+
 /// Other formats by the file that tells.
 const OTHER_FORMATS: [(&str, &str); 5] = [
     ("tiktoken.model", "a vocabulary of tiktoken"),
@@ -65,12 +71,21 @@ impl Tokenizer {
     /// # Errors
     /// The file is broken or of another kind.
     pub fn parse(text: &[u8], path: &Path) -> Result<Tokenizer, TextError> {
-        let broken = |fault: String| TextError::Broken { path: path.to_owned(), fault };
+        let broken = |fault: String| TextError::Broken {
+            path: path.to_owned(),
+            fault: shown(&fault, FAULT),
+        };
         let value: Value =
             serde_json::from_slice(text).map_err(|error| broken(error.to_string()))?;
         check_kind(&value, path)?;
         check_ids(&value).map_err(broken)?;
-        let inner = tokenizers::Tokenizer::from_bytes(text).map_err(|e| broken(e.to_string()))?;
+        check_merges(&value).map_err(broken)?;
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(text).map_err(|e| broken(e.to_string()))?;
+        // Settings for batches of training texts; a prompt is neither cut nor filled up.
+        inner.with_truncation(None).map_err(|e| broken(e.to_string()))?;
+        inner.with_padding(None);
+        check_added(&value, &inner).map_err(broken)?;
         let tokens = tokens(&inner).map_err(broken)?;
         Ok(Tokenizer { inner, tokens })
     }
@@ -171,23 +186,48 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Only a BPE whose tokens are bytes; a BPE without a type is one.
+/// Only a BPE whose tokens are bytes and that gives the same ids for a text every time; a BPE without a type is one.
 fn check_kind(value: &Value, path: &Path) -> Result<(), TextError> {
+    let other = |field: &'static str, found: Option<&Value>, expected: &'static str| {
+        let found = found.map_or("absent".to_owned(), |found| shown(&found.to_string(), SHOWN));
+        TextError::Kind { path: path.to_owned(), field, found, expected }
+    };
     let kind = |field: &'static str, found: Option<&Value>, expected: &'static str| match found {
         Some(Value::String(kind)) if kind == expected => Ok(()),
-        other => Err(TextError::Kind {
-            path: path.to_owned(),
-            field,
-            found: other.map_or("absent".to_owned(), |found| format!("{found:.60}")),
-            expected,
-        }),
+        found => Err(other(field, found, expected)),
     };
     let model = value.get("model");
     let has_type = model.is_some_and(|model| model.get("type").is_some());
     if has_type || model.and_then(|model| model.get("merges")).is_none() {
         kind("model.type", model.and_then(|model| model.get("type")), "BPE")?;
     }
+    let dropout = model.and_then(|model| model.get("dropout")).filter(|value| !value.is_null());
+    if dropout.is_some() {
+        return Err(other("model.dropout", dropout, "null"));
+    }
+    // Marks of words belong to tokens of characters; bytes have none.
+    for (field, name) in [
+        ("model.continuing_subword_prefix", "continuing_subword_prefix"),
+        ("model.end_of_word_suffix", "end_of_word_suffix"),
+    ] {
+        let mark = model.and_then(|model| model.get(name));
+        if mark.is_some_and(|mark| !mark.is_null() && mark != "") {
+            return Err(other(field, mark, "null"));
+        }
+    }
+    // What it would add to a prompt is the caller's business.
+    if let Some(processor) = value.get("post_processor").filter(|value| !value.is_null()) {
+        kind("post_processor.type", processor.get("type"), "ByteLevel")?;
+    }
     kind("decoder.type", value.get("decoder").and_then(|decoder| decoder.get("type")), "ByteLevel")
+}
+
+/// The start of a text of a file.
+fn shown(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// Refuses ids that would need an absurd table.
@@ -201,8 +241,51 @@ fn check_ids(value: &Value) -> Result<(), String> {
     for (token, id) in of_vocabulary.chain(of_added) {
         if id.as_u64().is_none_or(|id| id >= MAX_TOKENS as u64) {
             return Err(format!(
-                "token `{token}` has the id {id}, expected one below {MAX_TOKENS}"
+                "token `{}` has the id {}, expected one below {MAX_TOKENS}",
+                shown(token, SHOWN),
+                shown(&id.to_string(), SHOWN)
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses added tokens whose id is another than the file says: behind a gap the library numbers them anew.
+fn check_added(value: &Value, inner: &tokenizers::Tokenizer) -> Result<(), String> {
+    let added = value.get("added_tokens").and_then(Value::as_array);
+    for token in added.into_iter().flatten() {
+        let Some(content) = token.get("content").and_then(Value::as_str) else { continue };
+        let said = token.get("id").and_then(Value::as_u64);
+        let is = inner.token_to_id(content).map(u64::from);
+        if said != is {
+            let token = shown(content, SHOWN);
+            return Err(format!("the added token `{token}` does not follow the vocabulary"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses merges that give no token: the library that reads them next counts on it.
+fn check_merges(value: &Value) -> Result<(), String> {
+    let Some(vocabulary) = value.pointer("/model/vocab").and_then(Value::as_object) else {
+        return Ok(());
+    };
+    let merges = value.pointer("/model/merges").and_then(Value::as_array);
+    for merge in merges.into_iter().flatten() {
+        let pair = match merge {
+            Value::String(text) => text.split_once(' '),
+            Value::Array(pair) => match pair.as_slice() {
+                [a, b] => a.as_str().zip(b.as_str()),
+                _ => None,
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+        };
+        let Some((a, b)) = pair else {
+            return Err(format!("{} is no merge", shown(&merge.to_string(), SHOWN)));
+        };
+        if !vocabulary.contains_key(&format!("{a}{b}")) {
+            let (a, b) = (shown(a, SHOWN), shown(b, SHOWN));
+            return Err(format!("the merge of `{a}` and `{b}` gives no token"));
         }
     }
     Ok(())
@@ -222,14 +305,18 @@ fn tokens(inner: &tokenizers::Tokenizer) -> Result<Vec<Option<Token>>, String> {
                 Token { bytes: added.content.clone().into_bytes(), is_special: added.special }
             }
             None => Token {
-                bytes: bytes_of(text)
-                    .ok_or_else(|| format!("token {id}, `{text}`, is not written in bytes"))?,
+                bytes: bytes_of(text).ok_or_else(|| {
+                    format!("token {id}, `{}`, is not written in bytes", shown(text, SHOWN))
+                })?,
                 is_special: false,
             },
         };
         let slot = &mut tokens[id as usize];
         if slot.is_some() && !added.contains_key(&id) {
-            return Err(format!("the id {id} has two tokens, one of them `{text}`"));
+            return Err(format!(
+                "the id {id} has two tokens, one of them `{}`",
+                shown(text, SHOWN)
+            ));
         }
         *slot = Some(token);
     }

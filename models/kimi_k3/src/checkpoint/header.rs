@@ -14,6 +14,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
 use super::CheckpointError;
+use crate::shown::{FAULT, NAME, shown};
 
 /// Bytes of the length before the header.
 const LENGTH_BYTES: usize = 8;
@@ -23,9 +24,6 @@ const MAX_HEADER: u64 = 100_000_000;
 
 /// Axes that a tensor may have: a header must not ask for more memory than it takes itself.
 const MAX_AXES: usize = 16;
-
-/// Characters of a name or a parser's message that a message shows.
-const SHOWN: usize = 200;
 
 /// Name of the entry that is no tensor.
 const METADATA: &str = "__metadata__";
@@ -65,9 +63,9 @@ pub(super) fn parse(file: &[u8], path: &Path) -> Result<BTreeMap<String, Info>, 
         return Err(broken(format!("claims {length} bytes, the file has {} left", rest.len())));
     };
     let raw = Entries::of(text)
-        .map_err(|error| broken(format!("is broken: {}", shown(&error.to_string()))))?;
+        .map_err(|error| broken(format!("is broken: {}", shown(&error.to_string(), FAULT))))?;
     if let Some(name) = raw.twice {
-        return Err(CheckpointError::Twice { path: path.to_owned(), name: shown(&name) });
+        return Err(CheckpointError::Twice { path: path.to_owned(), name: shown(&name, NAME) });
     }
     place(raw.tensors, LENGTH_BYTES + text.len()..file.len(), path)
 }
@@ -80,7 +78,7 @@ fn place(
 ) -> Result<BTreeMap<String, Info>, CheckpointError> {
     let fault = |name: &str, fault: String| CheckpointError::Place {
         path: path.to_owned(),
-        tensor: shown(name),
+        tensor: shown(name, NAME),
         fault,
     };
     let mut order = Vec::with_capacity(raw.len());
@@ -100,7 +98,7 @@ fn place(
                 format!(
                     "has {} bytes, its shape {} of {:?} needs {needed}",
                     end - start,
-                    shown(&format!("{:?}", entry.shape.0)),
+                    shown(&format!("{:?}", entry.shape.0), FAULT),
                     entry.dtype
                 ),
             ));
@@ -137,13 +135,6 @@ fn size_of(entry: &Raw) -> Option<usize> {
     let elements = entry.shape.0.iter().try_fold(1_usize, |all, &axis| all.checked_mul(axis))?;
     let bits = elements.checked_mul(entry.dtype.bitsize())?;
     bits.is_multiple_of(8).then_some(bits / 8)
-}
-
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// All entries of a header, and the first name that occurred twice.
@@ -185,7 +176,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
                 continue;
             }
             let raw: Raw = map.next_value().map_err(|error| {
-                de::Error::custom(format!("tensor `{}`: {error}", shown(&name)))
+                de::Error::custom(format!("tensor `{}`: {error}", shown(&name, NAME)))
             })?;
             if entries.tensors.insert(name.clone(), raw).is_some() {
                 entries.twice.get_or_insert(name);

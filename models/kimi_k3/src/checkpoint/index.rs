@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::CheckpointError;
+use crate::shown::{FAULT, NAME, shown};
 
 /// The names of the tensors of each file, files and names sorted.
 pub(super) fn parse(
@@ -15,11 +16,11 @@ pub(super) fn parse(
     path: &Path,
 ) -> Result<BTreeMap<String, Vec<String>>, CheckpointError> {
     let broken = |fault: String| CheckpointError::Index { path: path.to_owned(), fault };
-    let index: Index =
-        serde_json::from_str(text).map_err(|error| broken(format!("is broken: {error}")))?;
+    let index: Index = serde_json::from_str(text)
+        .map_err(|error| broken(shown(&format!("is broken: {error}"), FAULT)))?;
     let WeightMap { places, twice } = index.weight_map;
     if let Some(name) = twice {
-        return Err(CheckpointError::Twice { path: path.to_owned(), name });
+        return Err(CheckpointError::Twice { path: path.to_owned(), name: shown(&name, NAME) });
     }
     if places.is_empty() {
         return Err(broken("names no tensor".to_owned()));
@@ -27,6 +28,7 @@ pub(super) fn parse(
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (tensor, file) in places {
         if let Some(fault) = fault_of(&file) {
+            let file = shown(&file, NAME);
             return Err(CheckpointError::IndexedFile { index: path.to_owned(), file, fault });
         }
         files.entry(file).or_default().push(tensor);

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 
 use super::ConfigError;
+use crate::shown;
 
 /// Characters of a value that a message shows.
 const SHOWN: usize = 60;
@@ -25,7 +26,8 @@ impl<'a> Fields<'a> {
 
     /// The path of a field.
     pub(super) fn path(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+        let name = shown::shown(name, shown::NAME);
+        if self.path.is_empty() { name } else { format!("{}.{name}", self.path) }
     }
 
     /// The value of a field; null counts as absent.
@@ -189,9 +191,5 @@ impl<'a> Fields<'a> {
 
 /// The start of a value as JSON.
 fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    shown::shown(&value.to_string(), SHOWN)
 }

@@ -78,8 +78,9 @@ impl Draft {
         target: &Config,
         checkpoint: &Checkpoint,
     ) -> Result<Draft, CheckpointError> {
-        let read =
-            |name: &str, shape: &[usize]| Ok(checkpoint.expect(name, DType::Bf16, shape)?.to_f64());
+        let read = |name: &str, shape: &[usize]| {
+            Ok(checkpoint.expect_finite(name, DType::Bf16, shape)?.to_f64())
+        };
         let (hidden, width, mla) = (config.hidden, config.dense_width, config.mla);
         let layer = |at: usize| {
             let kv_b = [mla.heads * (mla.nope + mla.value), mla.kv_lora];

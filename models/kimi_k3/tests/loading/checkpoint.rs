@@ -140,6 +140,22 @@ fn a_scale_that_is_no_number_is_found() {
 #[test]
 fn a_parameter_that_is_no_number_is_found() {
     let config = Config::open(&mini()).unwrap();
+    // The exponent of all ones in the last element of a long tensor, as +inf, -inf and NaN.
+    let (embedding, last) = (names::embed_tokens(), 2048 * 256 - 1);
+    for bad in [0x7f80_u16, 0xff80, 0x7fc0, 0xffff] {
+        let folder = mini_with(&embedding, last * 2, &bad.to_le_bytes());
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let error = checkpoint.check(&config).unwrap_err();
+        assert_eq!(error.code(), Code::K0211, "{bad:x}");
+        assert!(error.to_string().contains(&format!("element {last}")), "{error}");
+    }
+    // The greatest finite numbers may be there.
+    let folder = mini_with(&embedding, last * 2, &0xff7f_u16.to_le_bytes());
+    Checkpoint::open(folder.path()).unwrap().check(&config).unwrap();
+    let norm = names::mla::kv_a_layernorm(3);
+    let folder = mini_with(&norm, 2, &0x7fc0_u16.to_le_bytes());
+    let error = Checkpoint::open(folder.path()).unwrap().check(&config).unwrap_err();
+    assert!(error.to_string().contains(&norm) && error.to_string().contains("element 1"));
     for (name, bad) in [
         (names::moe::gate_bias(2), f32::NAN),
         (names::kda::dt_bias(2), f32::INFINITY),
@@ -306,6 +322,17 @@ fn a_broken_index_is_refused() {
         let error = index(&json!({"weight_map": {"a": file}}).to_string()).unwrap_err();
         assert_eq!(error.code(), Code::K0206, "{file}");
         assert!(error.to_string().contains(&format!("`{file}`")), "{error}");
+    }
+    let long = "x".repeat(10_000);
+    for text in [
+        json!({"weight_map": {"a": format!("{long}.safetensors")}}).to_string(),
+        json!({"weight_map": {"a": format!("{long}/")}}).to_string(),
+        json!({"weight_map": {(long.clone()): "model-1.safetensors"}}).to_string(),
+        format!(r#"{{"weight_map": {{"{long}": "b", "{long}": "b"}}}}"#),
+        json!({"weight_map": long}).to_string(),
+    ] {
+        let message = index(&text).unwrap_err().to_string();
+        assert!(message.len() < 500 && message.contains('…'), "{message}");
     }
     let twice = r#"{"weight_map": {"a": "model-1.safetensors", "a": "model-2.safetensors"}}"#;
     assert_eq!(index(twice).unwrap_err().code(), Code::K0204);

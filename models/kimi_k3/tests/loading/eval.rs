@@ -1,5 +1,7 @@
 //! The sets of tasks: they load, and the rules give the reference model the score that it has.
 
+use std::path::Path;
+
 use kimi_k3::code::Code;
 use kimi_k3::eval::{self, Agreement, Kind, Task};
 
@@ -63,23 +65,43 @@ fn agreement_is_place_by_place() {
 }
 
 #[test]
+fn a_set_of_another_tokenizer_is_refused_with_its_task() {
+    let task = &tasks("ith")[0];
+    let path = Path::new("set.jsonl");
+    task.check_prompt(task.prompt_tokens, path).unwrap();
+    let error = task.check_prompt(task.prompt_tokens + 1, path).unwrap_err();
+    assert_eq!(error.code(), Code::K0602);
+    let start = format!("set.jsonl: task `{}` has a prompt of ", task.id);
+    assert!(error.to_string().starts_with(&start), "{error}");
+}
+
+#[test]
 fn a_broken_set_is_refused_with_its_line() {
     let whole = std::fs::read_to_string(mini().join("eval/arith.jsonl")).unwrap();
     let first = whole.lines().next().unwrap();
-    assert_eq!(eval::parse(&format!("\n{first}\n\n{first}")).unwrap().len(), 2);
-    assert!(eval::parse("").unwrap().is_empty());
+    let parse = |text: &str| eval::parse(text, Path::new("set.jsonl"));
+    assert_eq!(parse(&format!("\n{first}\n\n{first}")).unwrap().len(), 2);
+    let long = format!("\"{}\"", "x".repeat(10_000));
     for line in [
         "{",
         "3",
         "{}",
         &first.replace("\"arith\"", "\"riddle\""),
+        &first.replace("\"arith\"", &long),
         &first.replace("\"final\"", "\"finale\""),
         &first.replace("\"reference_ids\": [", "\"reference_ids\": [-1, "),
         &first.replace("\"reference_ids\": [228", "\"reference_ids\": [], \"x\": [228"),
     ] {
-        let error = eval::parse(&format!("{first}\n{line}")).unwrap_err();
+        let error = parse(&format!("{first}\n{line}")).unwrap_err();
         assert_eq!(error.code(), Code::K0602);
-        assert!(error.to_string().contains("line 2"), "{error}");
+        let message = error.to_string();
+        assert!(message.starts_with("set.jsonl: line 2 is no task: "), "{message}");
+        assert!(message.matches("line").count() == 1 && message.len() < 500, "{message}");
+    }
+    for text in ["", "\n \n"] {
+        let error = parse(text).unwrap_err();
+        assert_eq!(error.code(), Code::K0602);
+        assert_eq!(error.to_string(), "set.jsonl holds no task");
     }
     let error = eval::open(Folder::new().path()).unwrap_err();
     assert_eq!(error.code(), Code::K0601);

@@ -2,6 +2,8 @@
 //!
 //! Damage is drawn from a seed, so that a failure names its case.
 
+use std::path::Path;
+
 use kernel_abi::numeric::random::word;
 use kimi_k3::checkpoint::{INDEX_FILE, SINGLE_FILE};
 use kimi_k3::{Checkpoint, Config, eval, manifest};
@@ -232,7 +234,8 @@ fn damaged_tasks_never_panic() {
     for case in 0..1000 {
         let mut bytes = lines.join("\n").into_bytes();
         damage(&mut bytes, &mut Dice::new(case));
-        let tasks = eval::parse(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
+        let tasks =
+            eval::parse(&String::from_utf8_lossy(&bytes), Path::new("tasks")).unwrap_or_default();
         for task in tasks {
             task.is_correct(&task.reference_text);
             task.agreement(&[1, 2, 3]);

@@ -2,7 +2,7 @@
 
 use kimi_k3::Config;
 use kimi_k3::code::Code;
-use kimi_k3::request::check_tokens;
+use kimi_k3::request::{TokensError, check_tokens, read_tokens};
 
 #[test]
 fn tokens_are_checked_against_vocabulary_and_context() {
@@ -22,4 +22,30 @@ fn tokens_are_checked_against_vocabulary_and_context() {
         assert_eq!(error.code(), code);
         assert!(error.to_string().contains(text), "{error}");
     }
+}
+
+#[test]
+fn files_of_token_ids_are_regular_and_lists() {
+    let folder = super::folder::Folder::new();
+    let read = |bytes: &[u8]| -> Result<Vec<i64>, TokensError> {
+        folder.write("ids.json", bytes);
+        read_tokens(&folder.path().join("ids.json"))
+    };
+    assert_eq!(read(b" [0, 5]\n").unwrap(), [0, 5]);
+    let long = format!("\"{}\"", "x".repeat(10_000));
+    for bytes in [&b"[0, 1.5]"[..], b"{", b"\xff\xfe", b"[\"\xff\"]", b"", long.as_bytes()] {
+        let error = read(bytes).unwrap_err();
+        assert_eq!(error.code(), Code::K0304);
+        assert!(error.to_string().len() < 500, "{error}");
+    }
+    for path in ["", "absent"] {
+        let error = read_tokens(&folder.path().join(path)).unwrap_err();
+        assert_eq!(error.code(), Code::K0701);
+    }
+    // Longer than any list of ids; the file has no blocks on the disk.
+    let file = std::fs::File::create(folder.path().join("long.json")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let error = read_tokens(&folder.path().join("long.json")).unwrap_err();
+    assert_eq!(error.code(), Code::K0701);
+    assert!(error.to_string().contains("more than"), "{error}");
 }

@@ -173,11 +173,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn bf16(&self, name: &str, shape: &[usize]) -> Result<Vec<f64>, CheckpointError> {
-        Ok(self.checkpoint.expect(name, DType::Bf16, shape)?.to_f64())
+        Ok(self.checkpoint.expect_finite(name, DType::Bf16, shape)?.to_f64())
     }
 
     fn f32(&self, name: &str, shape: &[usize]) -> Result<Vec<f64>, CheckpointError> {
-        Ok(self.checkpoint.expect_finite(name, shape)?.to_f64())
+        Ok(self.checkpoint.expect_finite(name, DType::F32, shape)?.to_f64())
     }
 
     fn mix(&self, norm: &str, projection: &str) -> Result<Mix, CheckpointError> {
