@@ -34,8 +34,9 @@ type Test = fn(Shape) -> Result<(), String>;
 
 /// The tests of this family.
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("router_topk", router),
+        ("group_experts", groups),
         ("expert_w13", gate_and_up),
         ("expert_w2", down),
         ("expert_sum", sum),
@@ -92,6 +93,31 @@ fn router(shape: Shape) -> Result<(), String> {
             wt.extend(route.weights);
         }
         vec![("id", id), ("wt", wt)]
+    })?;
+    Ok(())
+}
+
+/// Picks of each token are distinct; the tokens share some.
+fn groups(shape: Shape) -> Result<(), String> {
+    let Shape { m, e, k, .. } = shape;
+    let bind = [("M", m as i64), ("E", e as i64), ("K", k as i64)];
+    let built = k3::build("group_experts.tile", "group_experts", &bind)?;
+    let pick = |at: usize| ((at / k * 3 + at % k) * 5 % e) as u64;
+    let ids: Vec<u64> = (0..m * k).map(pick).collect();
+    let memory = k3::memory(&built, vec![("id", Buffer::from_codes(DType::I32, &ids))], &[])?;
+    check(&built, memory, |a| {
+        let ids: Vec<usize> = a.buffer("id").iter().map(|id| *id as usize).collect();
+        let found = moe::group(&ids);
+        let mut active: Vec<f64> = found.active.iter().map(|id| *id as f64).collect();
+        active.resize(m * k, 0.0);
+        let mut member = vec![-1.0; m * k * m];
+        for (place, picks) in found.members.iter().enumerate() {
+            for (at, pick) in picks.iter().enumerate() {
+                member[place * m + at] = *pick as f64;
+            }
+        }
+        let count = vec![found.active.len() as f64];
+        vec![("count", count), ("active", active), ("member", member)]
     })?;
     Ok(())
 }

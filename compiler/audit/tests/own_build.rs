@@ -140,6 +140,44 @@ fn every_fault_is_found() {
 }
 
 #[test]
+fn an_arrival_is_a_fence_an_atomic_and_a_fence() {
+    const FENCE: &str = "@!%p1 fence.acq_rel.gpu;\n";
+    const COUNT: &str = "@!%p1 atom.relaxed.gpu.global.inc.u32 %r2, [%rd3+4096], 7;\n";
+    let arrive = |parts: &[&str]| {
+        let first = ".loc 1 7 0\nmul.f32 %f3, %f1, %f2;\nst.global.b32 [%rd7+8192], %f3;\n\
+                     .loc 1 10 0\nsetp.ne.u32 %p1, %r1, 0;\n";
+        let last = "st.global.b32 [%rd7+16384], %r2;\n";
+        [WEIGHTS, WAIT, ACTIVATIONS, first, &parts.concat(), last, LAUNCH].concat()
+    };
+    let kernels = [
+        kernel("whole", &arrive(&[FENCE, COUNT, FENCE])),
+        kernel("no_release", &arrive(&[COUNT, FENCE])),
+        kernel("no_acquire", &arrive(&[FENCE, COUNT])),
+        kernel("no_atomic", &arrive(&[FENCE, FENCE])),
+    ];
+    let ptx = module(&kernels);
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(&ptx, &options).unwrap();
+    let names = ["whole", "no_release", "no_acquire", "no_atomic"];
+    let arriving = |name: &&str| KernelObligations { arrivals: vec![10], ..duties(name) };
+    let obligations = Obligations { kernels: names.iter().map(arriving).collect() };
+    let report = check_build(&ptx, &cubin, &obligations, &tools);
+    let text = report.to_text("k");
+    assert!(codes(&report, "whole").is_empty(), "{text}");
+    for (name, missing) in [
+        ("no_release", "the fence ahead of the atomic"),
+        ("no_acquire", "the fence behind the atomic"),
+        ("no_atomic", "the atomic"),
+    ] {
+        assert_eq!(codes(&report, name), [Code::MissingSync], "{text}");
+        let found = report.findings.iter().filter(|item| item.kernel == name).count();
+        assert_eq!(found, 2, "in the PTX and in the machine code: {text}");
+        assert!(text.contains(&format!("{missing} of `arrive.last`")), "{text}");
+    }
+}
+
+#[test]
 fn a_missing_kernel_and_bad_text_are_not_judged() {
     let ptx = module(&[kernel("good", &[WEIGHTS, WAIT, ACTIVATIONS, PRODUCT, LAUNCH].concat())]);
     let report = check(&ptx, &["other"]);

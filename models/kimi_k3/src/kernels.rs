@@ -25,6 +25,7 @@ files!(
     "embed.tile",
     "experts.tile",
     "gemv.tile",
+    "group_experts.tile",
     "kda_conv.tile",
     "kda_gate.tile",
     "kda_norm.tile",

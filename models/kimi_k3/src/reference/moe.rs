@@ -49,6 +49,30 @@ pub fn route(logits: &[f64], bias: &[f64], picks: usize, factor: f64) -> Route {
     Route { scores, ids, weights }
 }
 
+/// The picks of all tokens by expert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    /// Distinct experts, in the order of first picks.
+    pub active: Vec<usize>,
+    /// Picks of each of them, ascending.
+    pub members: Vec<Vec<usize>>,
+}
+
+/// Groups `ids`, one entry a pick, by expert.
+pub fn group(ids: &[usize]) -> Groups {
+    let mut groups = Groups { active: Vec::new(), members: Vec::new() };
+    for (pick, id) in ids.iter().enumerate() {
+        match groups.active.iter().position(|known| known == id) {
+            Some(at) => groups.members[at].push(pick),
+            None => {
+                groups.active.push(*id);
+                groups.members.push(vec![pick]);
+            }
+        }
+    }
+    groups
+}
+
 /// The values of a packed matrix: code times the scale of its group of 32 along a row.
 ///
 /// `packed` [rows, cols / 2], two codes of e2m1 a byte, the even column in the low nibble; `scales`
