@@ -435,6 +435,24 @@ mod tests {
     }
 
     #[test]
+    fn copies_and_products_number_their_operands_as_llvm_does() {
+        let form = CopyForm { bytes: 16, zeros: true, policy: true, predicated: true };
+        let copy = copy_async(form);
+        assert_eq!(
+            copy.template,
+            "@$4 cp.async.cg.shared.global.L2::cache_hint [$0], [$1], 16, $2, $3;"
+        );
+        assert_eq!(copy.constraints, "l,l,r,l,b,~{memory}");
+        let plain = CopyForm { bytes: 4, zeros: false, policy: false, predicated: false };
+        assert_eq!(copy_async(plain).template, "cp.async.ca.shared.global [$0], [$1], 4;");
+        assert_eq!(
+            mma(true).template,
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 \
+             {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+        );
+    }
+
+    #[test]
     fn words_cover_every_vector_of_at_most_sixteen_bytes() {
         let of = |len, bits| Words::of(len, bits).map(|w| (w.count, w.bits));
         assert_eq!(of(1, 8), Some((1, 8)));

@@ -14,13 +14,6 @@ use crate::kernel::{AxisIndex, Evict, StmtKind, Storage};
 impl<'a> Lower<'a> {
     /// `copy.async x[…] -> s@t[…] evict first;`
     pub(super) fn copy_async(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
-        if let Some(absent) = &mv.absent {
-            return Err(self.error(
-                Diagnostic::error(Code::E0206, "`else` with `copy.async`")
-                    .label(absent.span, "absent elements arrive as zeros")
-                    .help("remove `else …`"),
-            ));
-        }
         if mv.policy.no_allocate {
             return Err(self.not_built(span, "`no_allocate` of an asynchronous copy"));
         }

@@ -191,21 +191,10 @@ impl<'a> Checker<'a, '_> {
             self.unknown_operation(&mv.op.text(), mv.op.span);
             return;
         }
-        if let (MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch, Some(absent)) =
-            (mv.kind, &mv.absent)
-        {
+        if let (MoveKind::Store | MoveKind::Prefetch, Some(absent)) = (mv.kind, &mv.absent) {
             self.report.error(
                 Diagnostic::error(Code::E0206, format!("`else` with `{known}`"))
-                    .label(
-                        absent.span,
-                        match mv.kind {
-                            MoveKind::Copy => "absent elements arrive as zeros",
-                            MoveKind::Load
-                            | MoveKind::Store
-                            | MoveKind::Prefetch
-                            | MoveKind::Multimem => "absent elements are skipped",
-                        },
-                    )
+                    .label(absent.span, "absent elements are skipped")
                     .help("remove `else …`"),
             );
         }
