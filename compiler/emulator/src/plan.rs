@@ -51,10 +51,18 @@ pub enum PlanFailure {
         /// Why.
         error: EmuError,
     },
-    /// A buffer was given bytes of another size, or does not exist.
+    /// There is no such rank, or no such buffer.
+    #[error("there is no buffer {buffer} of rank {rank}")]
+    Absent {
+        /// The buffer's number.
+        buffer: u32,
+        /// The rank.
+        rank: u32,
+    },
+    /// A buffer was given bytes of another size.
     #[error("`{buffer}` of rank {rank} has {wanted} bytes, not {found}")]
     Size {
-        /// The buffer, or its number.
+        /// The buffer.
         buffer: String,
         /// The rank.
         rank: u32,
@@ -134,13 +142,6 @@ impl EmuExecutor {
         self.options = options;
     }
 
-    /// Makes a weight, host or state buffer of a rank poison, or zero if it is a state: as before the
-    /// first step.
-    pub fn reset(&mut self, rank: u32, buffer: BufferId) {
-        let fresh = fresh(&self.plan.buffers[buffer.index()]);
-        self.ranks[rank as usize][buffer.index()] = fresh;
-    }
-
     /// Runs one node on every rank.
     fn node(&mut self, index: usize) -> Result<(), PlanFailure> {
         let node = &self.plan.nodes[index];
@@ -181,10 +182,9 @@ impl EmuExecutor {
         }
     }
 
-    fn slot(&self, rank: u32, buffer: BufferId, found: usize) -> Result<&Buffer, PlanFailure> {
-        self.ranks.get(rank as usize).and_then(|r| r.get(buffer.index())).ok_or_else(|| {
-            PlanFailure::Size { buffer: buffer.0.to_string(), rank, wanted: 0, found }
-        })
+    fn slot(&self, rank: u32, buffer: BufferId) -> Result<&Buffer, PlanFailure> {
+        let slot = self.ranks.get(rank as usize).and_then(|buffers| buffers.get(buffer.index()));
+        slot.ok_or(PlanFailure::Absent { buffer: buffer.0, rank })
     }
 }
 
@@ -196,7 +196,7 @@ impl Executor for EmuExecutor {
     }
 
     fn write(&mut self, rank: u32, buffer: BufferId, bytes: &[u8]) -> Result<(), PlanFailure> {
-        let wanted = self.slot(rank, buffer, bytes.len())?.bytes().len();
+        let wanted = self.slot(rank, buffer)?.bytes().len();
         let described = &self.plan.buffers[buffer.index()];
         if wanted != bytes.len() {
             let (buffer, found) = (described.name.clone(), bytes.len());
@@ -208,7 +208,7 @@ impl Executor for EmuExecutor {
     }
 
     fn read(&self, rank: u32, buffer: BufferId) -> Result<Vec<u8>, PlanFailure> {
-        let content = self.slot(rank, buffer, 0)?;
+        let content = self.slot(rank, buffer)?;
         match content.first_unwritten() {
             None => Ok(content.bytes().to_vec()),
             Some(element) => {

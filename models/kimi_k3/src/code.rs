@@ -82,7 +82,7 @@ codes! {
     K0402,
     /// A context of no position, or of more than the model has.
     K0403,
-    /// An extent of the model that the kernels do not take.
+    /// An extent or a size of the model that the kernels do not take.
     K0404,
     /// More or fewer tokens than rows of the step.
     K0501,
@@ -90,6 +90,8 @@ codes! {
     K0502,
     /// The logits are not finite.
     K0503,
+    /// The buffers need more memory than there is.
+    K0504,
     /// A set of tasks cannot be read.
     K0601,
     /// A set of tasks is empty, a line of it is no task, or a task does not fit the tokenizer.
@@ -100,6 +102,8 @@ codes! {
     K0702,
     /// Stopped by Ctrl-C.
     K0703,
+    /// A fault of the program.
+    K0704,
 }
 
 impl fmt::Display for Code {

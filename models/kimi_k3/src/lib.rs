@@ -3,7 +3,7 @@
 //!
 //! Scope of this version: [`config`], [`checkpoint`] with its [`names`] and [`manifest`], [`kernels`], the
 //! [`plan`] of a step with its [`weights`] and the loop over it ([`step`], [`sample`]), the [`mod@reference`] in f64,
-//! random weights ([`synthetic`]) and sets of tasks ([`eval`]). This crate depends on neither the compiler, nor CUDA,
+//! random weights ([`synthetic`]), the [`memory`] that it takes, and sets of tasks ([`eval`]). This crate depends on neither the compiler, nor CUDA,
 //! nor HTTP; whoever runs the kernels brings an executor. Values from files never panic: each fault is an error with a
 //! [`code::Code`].
 
@@ -14,6 +14,7 @@ pub mod eval;
 mod files;
 pub mod kernels;
 pub mod manifest;
+pub mod memory;
 pub mod names;
 pub mod plan;
 pub mod reference;

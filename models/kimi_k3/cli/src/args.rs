@@ -50,16 +50,28 @@ pub(crate) struct Generate {
     #[command(flatten)]
     pub(crate) model: Model,
     /// The text to continue.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: String,
     /// Tokens to add at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) max_new_tokens: usize,
     /// 0 takes the likeliest token, greater values sample.
-    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = temperature)]
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.0,
+        value_parser = temperature,
+        allow_negative_numbers = true
+    )]
     pub(crate) temperature: f32,
     /// Samples among the likeliest tokens that together have this probability.
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = probability)]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 1.0,
+        value_parser = probability,
+        allow_negative_numbers = true
+    )]
     pub(crate) top_p: f32,
     /// Seed of the samples.
     #[arg(long, value_name = "S", default_value_t = 0)]
@@ -89,8 +101,8 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) tasks: PathBuf,
     /// Scores the first N tasks only.
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
     /// Tasks that run at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(crate) jobs: u64,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kernel_emulator::{EmuExecutor, Options};
 use kimi_k3::plan::{DecodeOptions, DecodePlan};
 use kimi_k3::step::{Decoder, Snapshot, load_weights};
-use kimi_k3::{Checkpoint, Config};
+use kimi_k3::{Checkpoint, Config, memory};
 
 use crate::args::Model;
 use crate::error::CliError;
@@ -30,16 +30,27 @@ impl Source {
         Ok(Source { config, checkpoint, ranks: model.ranks })
     }
 
-    /// Prepares a decoder of one row for requests of up to `context` positions.
+    /// The plan of decoders of one row for requests of up to `context` positions; `decoders` of them shall be there
+    /// at a time.
     ///
     /// # Errors
-    /// The ranks do not divide the model, or the checkpoint changed.
-    pub(crate) fn engine(&self, context: usize, parallel: bool) -> Result<Engine, CliError> {
-        let started = Instant::now();
+    /// The ranks do not divide the model, or the machine has too little memory.
+    pub(crate) fn plan(&self, context: usize, decoders: u64) -> Result<DecodePlan, CliError> {
         let options = DecodeOptions { rows: 1, ranks: self.ranks, context: context.max(1) as u64 };
-        let DecodePlan { plan, weights, host } = DecodePlan::new(&self.config, options)?;
+        let plan = DecodePlan::new(&self.config, options)?;
+        memory::check(&plan.plan, decoders)?;
+        Ok(plan)
+    }
+
+    /// Prepares a decoder.
+    ///
+    /// # Errors
+    /// The kernels do not take the model's sizes, or the checkpoint changed.
+    pub(crate) fn engine(&self, plan: DecodePlan, parallel: bool) -> Result<Engine, CliError> {
+        let started = Instant::now();
+        let DecodePlan { plan, weights, host } = plan;
         let text = |name: &str| kimi_k3::kernels::file(name).map(|file| file.text);
-        let mut executor = EmuExecutor::new(plan, &text)?;
+        let mut executor = EmuExecutor::new(plan, &text).map_err(CliError::of_preparation)?;
         executor.set_options(Options { parallel, ..Options::STANDARD });
         let bar = output::progress("loading");
         load_weights(&mut executor, &weights, &self.checkpoint, |done, all| {
@@ -73,7 +84,7 @@ impl Engine {
     /// The likeliest next token.
     ///
     /// # Errors
-    /// There was no step yet.
+    /// There was no step yet, or the logits are not finite.
     pub(crate) fn greedy(&self) -> Result<u32, CliError> {
         let ids = self.decoder.greedy()?;
         Ok(ids.first().map_or(0, |&id| id as u32))
@@ -82,7 +93,7 @@ impl Engine {
     /// The logits of the next token.
     ///
     /// # Errors
-    /// There was no step yet.
+    /// There was no step yet, or the logits are not finite.
     pub(crate) fn logits(&self) -> Result<Vec<f32>, CliError> {
         Ok(self.decoder.logits()?)
     }

@@ -2,15 +2,28 @@
 
 use std::path::PathBuf;
 
-use kernel_emulator::PlanFailure;
+use kernel_emulator::{PlanFailure, SourceError};
 use kernel_text::TextError;
 use kimi_k3::code::Code;
 use kimi_k3::eval::EvalError;
+use kimi_k3::memory::MemoryError;
 use kimi_k3::plan::ShapeError;
-use kimi_k3::request::RequestError;
+use kimi_k3::request::{RequestError, TokensError};
 use kimi_k3::step::{LoadError, StepError};
 use kimi_k3::{CheckpointError, ConfigError};
 use thiserror::Error;
+
+/// What is refused.
+const REFUSED: u8 = 1;
+
+/// Files, disk, memory.
+const WORLD: u8 = 4;
+
+/// This program's own fault, as `EX_SOFTWARE` of sysexits.
+const FAULT: u8 = 70;
+
+/// Ctrl-C.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What a command can fail with.
 #[derive(Debug, Error)]
@@ -31,18 +44,28 @@ pub(crate) enum CliError {
     Step(#[from] StepError<PlanFailure>),
     #[error(transparent)]
     Eval(#[from] EvalError),
-    /// A file of token ids that is none.
-    #[error("{}: {fault}", path.display())]
-    Tokens { path: PathBuf, fault: String },
-    /// A file cannot be read or written.
-    #[error("{} cannot be {verb}: {fault}", path.display())]
-    File { path: PathBuf, verb: &'static str, fault: String },
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A task whose ids the model does not take.
+    #[error("task `{task}`: {error}")]
+    Task { task: String, error: RequestError },
+    /// Kernels that do not exist for the extents of the model.
+    #[error("the kernels do not take the sizes of this model: {kernel}: {fault}")]
+    Sizes { kernel: String, fault: String },
+    /// A file cannot be written.
+    #[error("{} cannot be written: {fault}", path.display())]
+    File { path: PathBuf, fault: String },
     /// Standard output is closed or full.
     #[error("the output cannot be written: {0}")]
     Output(std::io::Error),
     /// Ctrl-C.
     #[error("stopped")]
     Interrupted,
+    /// A panic.
+    #[error("a fault of kimi-k3: {0}")]
+    Fault(String),
 }
 
 impl CliError {
@@ -57,28 +80,52 @@ impl CliError {
             CliError::Plan(_) => Code::K0502.name(),
             CliError::Step(error) => error.code().name(),
             CliError::Eval(error) => error.code().name(),
-            CliError::Tokens { .. } => Code::K0304.name(),
+            CliError::Tokens(error) => error.code().name(),
+            CliError::Memory(error) => error.code().name(),
+            CliError::Task { error, .. } => error.code().name(),
+            CliError::Sizes { .. } => Code::K0404.name(),
             CliError::File { .. } => Code::K0701.name(),
             CliError::Output(_) => Code::K0702.name(),
             CliError::Interrupted => Code::K0703.name(),
+            CliError::Fault(_) => Code::K0704.name(),
         }
     }
 
-    /// The exit code: 4 for the world's faults, 130 for Ctrl-C, 1 for what is refused.
+    /// The exit code: 1 for what is refused, 4 for the world's faults, 70 for this program's, 130 for Ctrl-C.
     pub(crate) fn exit(&self) -> u8 {
-        let world = matches!(
-            self,
-            CliError::File { .. }
-                | CliError::Output(_)
-                | CliError::Config(ConfigError::Read { .. })
-                | CliError::Checkpoint(CheckpointError::File { .. })
-                | CliError::Text(TextError::Read { .. })
-                | CliError::Eval(EvalError::Read { .. })
-        );
+        let of_world = |is_world: bool| if is_world { WORLD } else { REFUSED };
         match self {
-            CliError::Interrupted => 130,
-            _ if world => 4,
-            _ => 1,
+            CliError::Config(error) => of_world(matches!(error, ConfigError::Read { .. })),
+            CliError::Checkpoint(error) => of_world(matches!(error, CheckpointError::File { .. })),
+            CliError::Text(error) => of_world(matches!(error, TextError::Read { .. })),
+            CliError::Eval(error) => of_world(matches!(error, EvalError::Read { .. })),
+            CliError::Tokens(error) => of_world(matches!(error, TokensError::Read { .. })),
+            CliError::File { .. } | CliError::Output(_) | CliError::Memory(_) => WORLD,
+            CliError::Request(_)
+            | CliError::Shape(_)
+            | CliError::Plan(_)
+            | CliError::Step(_)
+            | CliError::Task { .. }
+            | CliError::Sizes { .. } => REFUSED,
+            CliError::Interrupted => INTERRUPTED,
+            CliError::Fault(_) => FAULT,
+        }
+    }
+
+    /// The error for a plan that cannot be prepared. The kernels are part of this program, so one that is refused
+    /// does not take what the model binds it to.
+    pub(crate) fn of_preparation(error: PlanFailure) -> CliError {
+        match error {
+            PlanFailure::Source(SourceError::Refused { kernel, text }) => {
+                let fault = text.lines().next().unwrap_or_default().to_owned();
+                CliError::Sizes { kernel, fault }
+            }
+            PlanFailure::Source(SourceError::File(_) | SourceError::Kernel { .. })
+            | PlanFailure::Plan(_)
+            | PlanFailure::Run { .. }
+            | PlanFailure::Absent { .. }
+            | PlanFailure::Size { .. }
+            | PlanFailure::Unwritten { .. } => CliError::Plan(error),
         }
     }
 }

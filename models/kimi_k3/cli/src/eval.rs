@@ -1,7 +1,5 @@
 //! `kimi-k3 eval`.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use kernel_text::Tokenizer;
@@ -12,6 +10,7 @@ use serde::Serialize;
 use crate::args::Eval;
 use crate::engine::{Engine, Source};
 use crate::error::CliError;
+use crate::jobs::{self, Stop};
 use crate::{interrupt, output};
 
 /// What one task gave.
@@ -44,17 +43,19 @@ struct Report {
 pub(crate) fn run(options: &Eval) -> Result<(), CliError> {
     interrupt::listen();
     let mut tasks = eval::open(&options.tasks)?;
-    tasks.truncate(options.limit.unwrap_or(usize::MAX));
+    tasks.truncate(options.limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)));
     let source = Source::open(&options.model)?;
     let tokenizer = Tokenizer::open(&options.model.model)?;
     let bos = source.config.tokens.bos;
     let mut prompts = Vec::new();
     for task in &tasks {
         let ids = tokenizer.encode_prompt(bos, &task.prompt)?;
+        task.check_prompt(ids.len(), &options.tasks)?;
         let mut all: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
         // The reference ids are fed in, so they must be tokens too.
         all.extend(task.reference_ids.iter().map(|&id| i64::from(id)));
-        check_tokens(&source.config, &all, 0)?;
+        check_tokens(&source.config, &all, 0)
+            .map_err(|error| CliError::Task { task: task.shown_name(), error })?;
         prompts.push(ids);
     }
     let length = |at: usize| prompts[at].len() + tasks[at].new_tokens();
@@ -64,29 +65,18 @@ pub(crate) fn run(options: &Eval) -> Result<(), CliError> {
     order.sort_by_key(|&at| (std::cmp::Reverse(length(at)), at));
 
     let jobs = (options.jobs as usize).clamp(1, tasks.len().max(1));
+    let plan = source.plan(context, jobs as u64)?;
     let started = Instant::now();
     let bar = output::progress("tasks");
     bar.set_length(tasks.len() as u64);
-    let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(vec![Outcome::default(); tasks.len()]);
-    let work = || -> Result<(), CliError> {
-        let mut engine = source.engine(context, jobs == 1)?;
-        while let Some(&at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = solve(&mut engine, &tokenizer, &tasks[at], &prompts[at])?;
-            outcomes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[at] = outcome;
-            bar.inc(1);
-        }
-        Ok(())
+    let start = || source.engine(plan.clone(), jobs == 1);
+    let work = |engine: &mut Engine, at: usize, stop: &Stop| {
+        let outcome = solve(engine, &tokenizer, &tasks[at], &prompts[at], stop)?;
+        bar.inc(1);
+        Ok(outcome)
     };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        running.into_iter().try_for_each(|job| match job.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })?;
+    let outcomes = jobs::run(jobs, &order, vec![Outcome::default(); tasks.len()], start, work)?;
     bar.finish_and_clear();
-    let outcomes = outcomes.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     report(options, &tasks, &outcomes, started.elapsed().as_secs_f64())
 }
 
@@ -97,23 +87,25 @@ fn solve(
     tokenizer: &Tokenizer,
     task: &Task,
     prompt: &[u32],
+    stop: &Stop,
 ) -> Result<Outcome, CliError> {
     engine.reset()?;
     for &id in prompt {
-        interrupt::check()?;
+        stop.check()?;
         engine.step(id)?;
     }
     let mut tokens = prompt.len();
     let mut choices = Vec::new();
     let mut own: Option<Vec<u32>> = None;
     for (at, &reference) in task.reference_ids.iter().enumerate() {
-        interrupt::check()?;
+        stop.check()?;
         let choice = engine.greedy()?;
         choices.push(choice);
         if choice != reference && own.is_none() {
             let here = engine.snapshot()?;
             let mut ids = choices.clone();
             while ids.len() < task.new_tokens() {
+                stop.check()?;
                 engine.step(ids[ids.len() - 1])?;
                 tokens += 1;
                 ids.push(engine.greedy()?);

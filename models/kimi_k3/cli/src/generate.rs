@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
     let prompt = check_tokens(&source.config, &asked, options.max_new_tokens)?;
     let mut ends = tokens.eos.clone();
     ends.extend(tokenizer.id_of(END_OF_TURN));
-    let mut engine = source.engine(prompt.len() + options.max_new_tokens, true)?;
+    let mut engine = source.engine(source.plan(prompt.len() + options.max_new_tokens, 1)?, true)?;
 
     let sampling = Sampling { temperature: options.temperature, top_p: options.top_p };
     let mut random = Random::new(options.seed);

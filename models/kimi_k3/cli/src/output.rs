@@ -1,21 +1,23 @@
 //! What the terminal sees.
-#![expect(clippy::print_stderr, reason = "messages to the person at the terminal")]
 
-use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::NamedTempFile;
 
 use crate::error::CliError;
+use crate::interrupt;
 
 /// An error with its code.
 pub(crate) fn error(error: &CliError) {
-    eprintln!("error[{}]: {error}", error.code());
+    note(&format!("error[{}]: {error}", error.code()));
 }
 
 /// A remark beside the output.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    // Where standard error is closed or full there is nobody to tell it.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// A piece of the output, at once.
@@ -39,19 +41,61 @@ pub(crate) fn progress(what: &'static str) -> ProgressBar {
     }
 }
 
-/// Writes a file as a whole: readers see the old one or the new one, and a full disk leaves the old one.
-///
-/// # Errors
-/// The folder or the disk does not take it.
-pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    let failed = |fault: String| CliError::File { path: path.to_owned(), verb: "written", fault };
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| failed(e.to_string()))?;
-    file.write_all(bytes).map_err(|e| failed(e.to_string()))?;
-    file.as_file().sync_all().map_err(|e| failed(e.to_string()))?;
-    file.persist(path).map_err(|e| failed(e.error.to_string()))?;
-    Ok(())
+/// A file that is written as a whole: readers see the old one or the new one, and a full disk leaves the old one.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    /// As the user names it.
+    path: PathBuf,
+    /// Where it lies, links followed.
+    target: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Whole {
+    /// Prepares a file beside the one that it will be.
+    ///
+    /// # Errors
+    /// There is something that is no regular file, or the folder does not take one.
+    pub(crate) fn create(path: &Path) -> Result<Whole, CliError> {
+        let failed = |fault: &dyn ToString| CliError::File {
+            path: path.to_owned(),
+            fault: fault.to_string(),
+        };
+        let target = match std::fs::metadata(path) {
+            Ok(there) if !there.is_file() => return Err(failed(&"not a regular file")),
+            Ok(_) => path.canonicalize().map_err(|error| failed(&error))?,
+            // Nothing, or a link to nothing.
+            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
+                path.to_owned()
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        let folder = match target.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            Some(_) | None => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.tempfile_in(folder).map_err(|error| failed(&error))?;
+        interrupt::remove_when_killed(file.path());
+        Ok(Whole { path: path.to_owned(), target, file })
+    }
+
+    /// The error for a file that cannot be written.
+    pub(crate) fn failed(&self, fault: impl ToString) -> CliError {
+        CliError::File { path: self.path.clone(), fault: fault.to_string() }
+    }
+
+    /// Writes the bytes and puts the file in its place.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub(crate) fn finish(mut self, bytes: &[u8]) -> Result<(), CliError> {
+        let written = self.file.write_all(bytes).and_then(|()| self.file.as_file().sync_all());
+        written.map_err(|error| self.failed(error))?;
+        let Whole { path, target, file } = self;
+        let fault = |error: tempfile::PersistError| error.error.to_string();
+        file.persist(target).map(drop).map_err(|error| CliError::File { path, fault: fault(error) })
+    }
 }

@@ -121,6 +121,10 @@ fn damaged_models_are_refused_with_a_code() {
     generate(folder.path(), &[], 1, "K0105");
     std::fs::write(&config, text.replace("\"kv_lora_rank\": 64,", "")).unwrap();
     generate(folder.path(), &[], 1, "K0103");
+    let (few, many) = ("embeddings\": 131072", "embeddings\": 1073741824");
+    assert!(text.contains(few));
+    std::fs::write(&config, text.replace(few, many)).unwrap();
+    generate(folder.path(), &["--max-new-tokens", "1073741000", "--ranks", "4"], 4, "K0504");
     std::fs::write(&config, &text).unwrap();
 
     let weights = folder.path().join("model.safetensors");
@@ -136,6 +140,134 @@ fn damaged_models_are_refused_with_a_code() {
     generate(folder.path(), &[], 1, "T0102");
     std::fs::write(&tokenizer, "{}").unwrap();
     generate(folder.path(), &[], 1, "T0104");
+}
+
+/// A model of random weights with one field of its configuration set.
+fn random_model(field: &str, value: usize) -> tempfile::TempDir {
+    let mut json: serde_json::Value =
+        serde_json::from_str(kimi_k3::synthetic::TINY_RANDOM).unwrap();
+    json["text_config"][field] = value.into();
+    let text = json.to_string();
+    let folder = copy();
+    std::fs::write(folder.path().join("config.json"), &text).unwrap();
+    let mut file = std::fs::File::create(folder.path().join("model.safetensors")).unwrap();
+    let config = kimi_k3::Config::parse(&text).unwrap();
+    kimi_k3::synthetic::write_checkpoint(&config, 1, &mut file).unwrap();
+    folder
+}
+
+#[test]
+fn sizes_that_no_kernel_takes_are_refused_in_a_line_and_outputs_before_them() {
+    let model = random_model("q_lora_rank", 40);
+    let ids = model.path().join("ids.json");
+    std::fs::write(&ids, "[0]").unwrap();
+    let run = |out: &Path| {
+        let words = ["logits", "--model", model.path().to_str().unwrap()];
+        let files = ["--tokens", ids.to_str().unwrap(), "--out", out.to_str().unwrap()];
+        run(&[&words[..], &files].concat())
+    };
+    let output = run(&model.path().join("out.safetensors"));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let start = "error[K0404]: the kernels do not take the sizes of this model: gemv_bf16<";
+    assert!(stderr.starts_with(start) && stderr.lines().count() == 1, "{stderr}");
+    // Nothing is left beside it.
+    assert_eq!(std::fs::read_dir(model.path()).unwrap().count(), 4);
+    // What cannot be written is said before kernels are built.
+    let output = run(&model.path().join("no/such/folder/out.safetensors"));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("error[K0701]: "), "{stderr}");
+}
+
+#[test]
+fn outputs_are_regular_files_behind_links_with_the_usual_permissions() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("ids.json"), "[0]").unwrap();
+    std::fs::write(at("old"), "old").unwrap();
+    symlink("old", at("link")).unwrap();
+    symlink("nothing", at("dangling")).unwrap();
+    let (mini, ids) = (mini(), at("ids.json"));
+    let base = ["logits", "--model", mini.to_str().unwrap(), "--tokens", ids.to_str().unwrap()];
+    for out in [Path::new("/dev/null"), folder.path(), &at("dangling")] {
+        refused(&[&base[..], &["--out", out.to_str().unwrap()]].concat(), 4, "K0701");
+    }
+    let output = run(&[&base[..], &["--out", at("link").to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(at("link").is_symlink() && !at("old").is_symlink());
+    assert!(std::fs::read(at("old")).unwrap().len() > 2048 * 4);
+    let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+    std::fs::write(at("usual"), "").unwrap();
+    assert_eq!(mode("old"), mode("usual"));
+    // Token ids are read from regular files alone, whatever their bytes.
+    std::fs::write(&ids, b"[\"\xff\"]").unwrap();
+    let out = at("old");
+    refused(&[&base[..], &["--out", out.to_str().unwrap()]].concat(), 1, "K0304");
+    let device = ["logits", "--model", mini.to_str().unwrap(), "--tokens", "/dev/zero"];
+    refused(&[&device[..], &["--out", out.to_str().unwrap()]].concat(), 4, "K0701");
+}
+
+#[test]
+fn sets_of_tasks_that_do_not_fit_are_refused_with_the_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = folder.path().join("set.jsonl");
+    let mini = mini();
+    let first = std::fs::read_to_string(mini.join("eval/arith.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    let base = ["eval", "--model", mini.to_str().unwrap(), "--tasks", set.to_str().unwrap()];
+    let changed = |field: &str, value: serde_json::Value| {
+        let mut task = first.clone();
+        task[field] = value;
+        task.to_string()
+    };
+    let name = first["id"].as_str().unwrap();
+    for (text, code, says) in [
+        (String::new(), "K0602", "holds no task"),
+        ("{}".to_owned(), "K0602", "set.jsonl: line 1 is no task: "),
+        (changed("prompt_tokens", 3.into()), "K0602", name),
+        (changed("reference_ids", vec![5000].into()), "K0302", name),
+        (changed("reference_ids", vec![0; 140_000].into()), "K0303", name),
+    ] {
+        std::fs::write(&set, text).unwrap();
+        let output = run(&base);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.starts_with(&format!("error[{code}]: ")), "{stderr}");
+        assert!(stderr.contains(says), "{stderr}");
+    }
+    assert_eq!(run(&[&base[..], &["--limit", "0"]].concat()).status.code(), Some(2));
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let folder = copy();
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let text: serde_json::Value = serde_json::from_slice(&bytes[8..][..header]).unwrap();
+    let place = &text["language_model.model.norm.weight"]["data_offsets"][0];
+    let start = 8 + header + place.as_u64().unwrap() as usize;
+    bytes[start..][..2].copy_from_slice(&0x7fc0_u16.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let model = folder.path().to_str().unwrap();
+    refused(&["generate", "--model", model, "--prompt", "x"], 1, "K0211");
+}
+
+#[test]
+fn a_standard_error_that_is_full_changes_no_exit_code() {
+    let mini = mini();
+    let mini = mini.to_str().unwrap();
+    for (model, exit) in [("/no/such/folder", 4), (mini, 0)] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = Command::new(env!("CARGO_BIN_EXE_kimi-k3"))
+            .args(["generate", "--max-new-tokens", "1", "--model", model, "--prompt", "-x"])
+            .stdout(std::process::Stdio::null())
+            .stderr(full)
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(exit), "{model}");
+    }
 }
 
 #[test]
@@ -188,4 +320,8 @@ fn usage_is_explained() {
         assert_eq!(run(args).status.code(), Some(2), "{args:?}");
     }
     assert!(run(&["--help"]).status.success());
+    let output = run(&["generate", "--model", "x", "--prompt", "y", "--temperature", "-1"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("expected a number that is 0"));
+    // A text may begin with a hyphen: here the model is missed, not the option `-x`.
+    refused(&["generate", "--model", "/no/such/folder", "--prompt", "-x"], 4, "K0101");
 }
