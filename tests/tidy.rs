@@ -1,4 +1,4 @@
-//! House rules that can be checked by reading files: docs/style.md in short.
+//! House rules that can be checked by reading files.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 use kernel_dsl::diag::Code;
