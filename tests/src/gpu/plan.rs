@@ -337,6 +337,14 @@ const ROWS: &[Row] = &[
         FUNCTIONS,
     ),
     (
+        "group_experts",
+        "group_experts.tile",
+        "group_experts",
+        &[("M", 8), ("K", 16), ("E", 896)],
+        &[],
+        EXACT,
+    ),
+    (
         "expert_w13",
         "experts.tile",
         "expert_w13",

@@ -125,7 +125,8 @@ fn what_has_no_lowering_is_refused_with_its_line() {
     });
     assert!(message.contains("not defined"), "{message}");
     let (_, message) = refused(&|k| {
-        k.constant(DType::E4m3, Literal::Float(1.0));
+        let x = k.constant(DType::E4m3, Literal::Float(1.0));
+        k.unary(UnaryOp::Exp, x);
     });
     assert!(message.contains("e4m3"), "{message}");
     let (line, _) = refused(&|k| k.launch().warps = 64);
