@@ -285,7 +285,8 @@ fn every_diagnostic_code_is_provoked_by_a_test() {
         // A fault of the compiler: no input provokes it while the compiler is right.
         .filter(|code| **code != Code::E0810)
         .map(|code| code.name())
-        .chain(kimi_k3::code::Code::ALL.iter().map(|code| code.name()))
+        // A fault of the program, likewise.
+        .chain(kimi_k3::code::Code::ALL.iter().map(|code| code.name()).filter(|c| *c != "K0704"))
         .filter(|name| !tests.iter().any(|file| words(file.text()).any(|word| word == *name)))
         .map(|name| format!("{name}: no file under tests/ provokes it"))
         .collect();

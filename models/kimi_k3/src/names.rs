@@ -24,9 +24,9 @@ macro_rules! layer_names {
 model_names! {
     /// Token embedding, bf16 [vocab, hidden].
     embed_tokens = "model.embed_tokens.weight";
-    /// Norm before the output, bf16 [hidden].
+    /// Norm before the output, bf16 `[hidden]`.
     norm = "model.norm.weight";
-    /// Norm weight of the last mix, bf16 [hidden].
+    /// Norm weight of the last mix, bf16 `[hidden]`.
     output_res_norm = "model.output_attn_res_norm.weight";
     /// Projection of the last mix, bf16 [1, hidden].
     output_res_proj = "model.output_attn_res_proj.weight";
@@ -35,15 +35,15 @@ model_names! {
 }
 
 layer_names! {
-    /// Norm before the attention, bf16 [hidden].
+    /// Norm before the attention, bf16 `[hidden]`.
     input_layernorm = "input_layernorm.weight";
-    /// Norm before the feed-forward part, bf16 [hidden].
+    /// Norm before the feed-forward part, bf16 `[hidden]`.
     post_attention_layernorm = "post_attention_layernorm.weight";
-    /// Norm weight of the mix before the attention, bf16 [hidden]. Layer 0 has one and does not use it.
+    /// Norm weight of the mix before the attention, bf16 `[hidden]`. Layer 0 has one and does not use it.
     attention_res_norm = "self_attention_res_norm.weight";
     /// Projection of the mix before the attention, bf16 [1, hidden].
     attention_res_proj = "self_attention_res_proj.weight";
-    /// Norm weight of the mix before the feed-forward part, bf16 [hidden].
+    /// Norm weight of the mix before the feed-forward part, bf16 `[hidden]`.
     mlp_res_norm = "mlp_res_norm.weight";
     /// Projection of the mix before the feed-forward part, bf16 [1, hidden].
     mlp_res_proj = "mlp_res_proj.weight";
@@ -78,7 +78,7 @@ pub mod kda {
         a_log = "self_attn.A_log";
         /// Offset of the decay's input, f32 [H * D].
         dt_bias = "self_attn.dt_bias";
-        /// Norm of the output, bf16 [D].
+        /// Norm of the output, bf16 `[D]`.
         o_norm = "self_attn.o_norm.weight";
     }
 }
@@ -88,13 +88,13 @@ pub mod mla {
     layer_names! {
         /// Queries into their rank, bf16 [q_lora, hidden].
         q_a_proj = "self_attn.q_a_proj.weight";
-        /// Norm there, bf16 [q_lora].
+        /// Norm there, bf16 `[q_lora]`.
         q_a_layernorm = "self_attn.q_a_layernorm.weight";
         /// Queries out of their rank, bf16 [H * (N + P), q_lora].
         q_b_proj = "self_attn.q_b_proj.weight";
         /// Latent and shared key, bf16 [L + P, hidden].
         kv_a_proj = "self_attn.kv_a_proj_with_mqa.weight";
-        /// Norm of the latent, bf16 [L].
+        /// Norm of the latent, bf16 `[L]`.
         kv_a_layernorm = "self_attn.kv_a_layernorm.weight";
         /// Keys and values out of the latent, bf16 [H * (N + V), L].
         kv_b_proj = "self_attn.kv_b_proj.weight";
@@ -118,11 +118,11 @@ pub mod moe {
     layer_names! {
         /// Router, bf16 [E, hidden].
         gate = "block_sparse_moe.gate.weight";
-        /// Bias of the selection, f32 [E].
+        /// Bias of the selection, f32 `[E]`.
         gate_bias = "block_sparse_moe.gate.e_score_correction_bias";
         /// Into the latent, bf16 [Z, hidden].
         latent_down = "block_sparse_moe.routed_expert_down_proj.weight";
-        /// Norm of the summed experts, bf16 [Z].
+        /// Norm of the summed experts, bf16 `[Z]`.
         latent_norm = "block_sparse_moe.routed_expert_norm.weight";
         /// Out of the latent, bf16 [hidden, Z].
         latent_up = "block_sparse_moe.routed_expert_up_proj.weight";
@@ -194,9 +194,9 @@ pub mod draft {
     names! {
         /// The target's streams into its own, bf16 [hidden, taps * hidden].
         CONTEXT_PROJ = "context_proj.weight";
-        /// Norm there, bf16 [hidden].
+        /// Norm there, bf16 `[hidden]`.
         CONTEXT_NORM = "context_norm.weight";
-        /// Norm before the output, bf16 [hidden].
+        /// Norm before the output, bf16 `[hidden]`.
         FINAL_NORM = "final_norm.weight";
         /// Embedding of the token before, bf16 [vocab, rank].
         MARKOV_W1 = "markov_head.markov_w1.weight";
@@ -205,19 +205,19 @@ pub mod draft {
     }
 
     layer_names! {
-        /// Norm before the attention, bf16 [hidden].
+        /// Norm before the attention, bf16 `[hidden]`.
         input_layernorm = "input_layernorm.weight";
-        /// Norm before the MLP, bf16 [hidden].
+        /// Norm before the MLP, bf16 `[hidden]`.
         post_attention_layernorm = "post_attention_layernorm.weight";
         /// Queries into their rank, bf16 [q_lora, hidden].
         q_a_proj = "self_attn.q_a_proj.weight";
-        /// Norm there, bf16 [q_lora].
+        /// Norm there, bf16 `[q_lora]`.
         q_a_layernorm = "self_attn.q_a_layernorm.weight";
         /// Queries out of their rank, bf16 [H * (N + P), q_lora].
         q_b_proj = "self_attn.q_b_proj.weight";
         /// Latent and shared key, bf16 [L + P, hidden].
         kv_a_proj = "self_attn.kv_a_proj_with_mqa.weight";
-        /// Norm of the latent, bf16 [L].
+        /// Norm of the latent, bf16 `[L]`.
         kv_a_layernorm = "self_attn.kv_a_layernorm.weight";
         /// Keys and values out of the latent, bf16 [H * (N + V), L].
         kv_b_proj = "self_attn.kv_b_proj.weight";

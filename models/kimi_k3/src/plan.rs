@@ -1,6 +1,6 @@
 //! The decode step of Kimi K3 as a plan: every operation a kernel, for 1 to 16 tensor-parallel ranks.
 //!
-//! A step takes one token for each of `rows` requests. The host fills [`DecodePlan::ids`], `positions`,
+//! A step takes one token for each of `rows` requests. The host fills [`HostBuffers::ids`], `positions`,
 //! `slots` and `pages`; the step leaves logits and the greedy choice. The state of a request is its slot of
 //! the convolution windows and recurrent states and its pages of the latent caches.
 //!

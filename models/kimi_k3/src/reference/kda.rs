@@ -18,7 +18,7 @@ const UNIT_EPS: f64 = 1.0e-6;
 /// One step of the causal convolution with SiLU.
 ///
 /// `weight` [C, 4], tap 0 oldest; `window` [3, C], oldest first: the raw inputs of the three tokens before,
-/// shifted by one afterwards so that `x` is its last row; `x` [C]. Returns y [C],
+/// shifted by one afterwards so that `x` is its last row; `x` `[C]`. Returns y `[C]`,
 /// y_c = silu(sum over taps of weight[c, tap] * (window, x)[tap, c]).
 pub fn conv_step(weight: &[f64], window: &mut [f64], x: &[f64]) -> Vec<f64> {
     let channels = x.len();
@@ -36,9 +36,9 @@ pub fn conv_step(weight: &[f64], window: &mut [f64], x: &[f64]) -> Vec<f64> {
     y
 }
 
-/// The logarithm of the decay: lower * sigmoid(exp(a_log[h]) * (f[h, d] + dt_bias[h, d])).
+/// The logarithm of the decay: lower * sigmoid(exp(a_log`[h]`) * (f`[h, d]` + dt_bias`[h, d]`)).
 ///
-/// `a_log` [H], `dt_bias` [H, D], `f` [H, D]; `lower` is the gate's lower bound (-5). Returns [H, D]; the decay
+/// `a_log` `[H]`, `dt_bias` `[H, D]`, `f` `[H, D]`; `lower` is the gate's lower bound (-5). Returns `[H, D]`; the decay
 /// itself is e to that, in (e^lower, 1).
 pub fn log_decay(a_log: &[f64], dt_bias: &[f64], f: &[f64], lower: f64) -> Vec<f64> {
     assert_eq!(dt_bias.len(), f.len());
@@ -46,7 +46,7 @@ pub fn log_decay(a_log: &[f64], dt_bias: &[f64], f: &[f64], lower: f64) -> Vec<f
     (0..f.len()).map(|i| lower * sigmoid(a_log[i / width].exp() * (f[i] + dt_bias[i]))).collect()
 }
 
-/// [`log_decay`] to the power of e, and beta = sigmoid(b) [H]: both results of the gate.
+/// [`log_decay`] to the power of e, and beta = sigmoid(b) `[H]`: both results of the gate.
 pub fn gate(
     a_log: &[f64],
     dt_bias: &[f64],
@@ -100,7 +100,7 @@ pub struct Update {
 
 /// The gated delta rule: S <- S * decay along keys; u = beta (v - S k); S <- S + u k^T; o = S q.
 ///
-/// `state` [H, D values, D keys] is updated in place; `heads` [H, D] each; `decay` [H, D] along keys; `beta` [H].
+/// `state` `[H, D values, D keys]` is updated in place; `heads` `[H, D]` each; `decay` `[H, D]` along keys; `beta` `[H]`.
 pub fn update(state: &mut [f64], heads: &Heads, decay: &[f64], beta: &[f64]) -> Update {
     let count = beta.len();
     let width = heads.v.len() / count;
@@ -129,13 +129,13 @@ pub fn update(state: &mut [f64], heads: &Heads, decay: &[f64], beta: &[f64]) -> 
     result
 }
 
-/// [`heads`] and [`update`] together: from `y` [3, H, D], `decay` [H, D] and `beta` [H] to o [H, D], with `state`
+/// [`heads`] and [`update`] together: from `y` `[3, H, D]`, `decay` `[H, D]` and `beta` `[H]` to o `[H, D]`, with `state`
 /// [H, D, D] updated in place.
 pub fn recurrence(state: &mut [f64], y: &[f64], decay: &[f64], beta: &[f64]) -> Vec<f64> {
     update(state, &heads(y, beta.len()), decay, beta).o
 }
 
-/// RMSNorm over each head of `o` [H, D] times `gamma` [D], times sigmoid of `g` [H, D]. Returns [H, D].
+/// RMSNorm over each head of `o` `[H, D]` times `gamma` `[D]`, times sigmoid of `g` `[H, D]`. Returns `[H, D]`.
 pub fn gated_norm(o: &[f64], gamma: &[f64], g: &[f64], eps: f64) -> Vec<f64> {
     let normed = o.chunks(gamma.len()).flat_map(|head| rms_norm(head, gamma, eps));
     normed.zip(g).map(|(v, &g)| v * sigmoid(g)).collect()

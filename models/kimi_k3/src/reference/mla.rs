@@ -35,7 +35,7 @@ pub fn split_kv_b(kv_b: &[f64], heads: usize, nope: usize, value: usize) -> UpPr
     halves
 }
 
-/// Absorbed queries: for each head [sum over n of wuk[h, l, n] * q[h, n] | the P last of q[h]].
+/// Absorbed queries: for each head [sum over n of wuk`[h, l, n]` * q`[h, n]` | the P last of q`[h]`].
 ///
 /// `wuk` [H, L, N], `q` [H, N + P]. Returns [H, L + P].
 pub fn absorb(wuk: &[f64], q: &[f64], heads: usize, nope: usize) -> Vec<f64> {
@@ -53,7 +53,7 @@ pub fn absorb(wuk: &[f64], q: &[f64], heads: usize, nope: usize) -> Vec<f64> {
     out
 }
 
-/// The row that the cache gets for a token: RMSNorm of the latent times `gamma` [L], then the key as it is.
+/// The row that the cache gets for a token: RMSNorm of the latent times `gamma` `[L]`, then the key as it is.
 ///
 /// `kv_a` [L + P], the projection of the token. Returns [L + P].
 pub fn cache_row(kv_a: &[f64], gamma: &[f64], eps: f64) -> Vec<f64> {
@@ -66,9 +66,9 @@ pub fn cache_row(kv_a: &[f64], gamma: &[f64], eps: f64) -> Vec<f64> {
 /// What one head reads from some rows of the cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// The weight of each row, [T].
+    /// The weight of each row, `[T]`.
     pub probabilities: Vec<f64>,
-    /// The weighted latents, [L]; zeros where there is no row.
+    /// The weighted latents, `[L]`; zeros where there is no row.
     pub o: Vec<f64>,
     /// Natural logarithm of the sum of the exponentials of the scaled scores; -inf where there is no row.
     pub lse: f64,
@@ -105,8 +105,8 @@ pub fn attend(q: &[f64], rows: &[f64], latent: usize, scale: f64) -> Reading {
 
 /// Joins readings of disjoint rows: o = sum of e^(lse_i - m) o_i / sum of e^(lse_i - m), m the greatest lse.
 ///
-/// Each part is (o [L], lse) in the order of summation. A NaN or +inf lse counts as -inf; when all are -inf the
-/// result is zeros and -inf. Returns (o [L], lse).
+/// Each part is (o `[L]`, lse) in the order of summation. A NaN or +inf lse counts as -inf; when all are -inf the
+/// result is zeros and -inf. Returns (o `[L]`, lse).
 pub fn merge(parts: &[(&[f64], f64)]) -> (Vec<f64>, f64) {
     let counted =
         |lse: f64| if lse.is_nan() || lse == f64::INFINITY { f64::NEG_INFINITY } else { lse };

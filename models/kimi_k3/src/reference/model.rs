@@ -95,7 +95,7 @@ impl Model {
         &self.weights
     }
 
-    /// Takes one token; returns the normalised stream [hidden] that [`Model::logits`] reads. `token` must lie in the
+    /// Takes one token; returns the normalised stream `[hidden]` that [`Model::logits`] reads. `token` must lie in the
     /// vocabulary.
     pub fn step(&self, state: &mut State, token: u32, trace: &mut Trace<'_>) -> Vec<f64> {
         let hidden = self.config.hidden;
@@ -132,7 +132,7 @@ impl Model {
         rms_norm(&h, &self.weights.norm, self.config.norm_eps)
     }
 
-    /// The logits [vocab] of what [`Model::step`] returned.
+    /// The logits `[vocab]` of what [`Model::step`] returned.
     pub fn logits(&self, x: &[f64]) -> Vec<f64> {
         project(&self.weights.lm_head, x)
     }

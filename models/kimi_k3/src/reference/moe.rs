@@ -18,17 +18,17 @@ pub const GROUP: usize = 32;
 /// What the router decides for one token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// sigmoid of every logit, [E]; a NaN counts as 0.
+    /// sigmoid of every logit, `[E]`; a NaN counts as 0.
     pub scores: Vec<f64>,
-    /// The picked experts, best first, [K].
+    /// The picked experts, best first, `[K]`.
     pub ids: Vec<usize>,
-    /// Their weights, [K].
+    /// Their weights, `[K]`.
     pub weights: Vec<f64>,
 }
 
 /// The `picks` greatest of score + bias, ties to the lower id; weights are score / (sum + 1e-20) * factor.
 ///
-/// `logits` [E]; `bias` [E] serves the selection alone. A score that is NaN counts as 0.
+/// `logits` `[E]`; `bias` `[E]` serves the selection alone. A score that is NaN counts as 0.
 pub fn route(logits: &[f64], bias: &[f64], picks: usize, factor: f64) -> Route {
     let scores: Vec<f64> = logits
         .iter()
@@ -100,7 +100,7 @@ pub struct Expert {
 }
 
 impl Expert {
-    /// SiTU(w1 z, w3 z): `z` [Z] to [I].
+    /// SiTU(w1 z, w3 z): `z` `[Z]` to `[I]`.
     pub fn activation(&self, z: &[f64], situ: Situ) -> Vec<f64> {
         let width = self.w1.len() / z.len();
         let gate = gemv(&self.w1, z, 1, width, z.len());
@@ -108,14 +108,14 @@ impl Expert {
         gate.iter().zip(&up).map(|(&g, &u)| situ.gate(g, u)).collect()
     }
 
-    /// w2 SiTU(w1 z, w3 z): `z` [Z] to [Z].
+    /// w2 SiTU(w1 z, w3 z): `z` `[Z]` to `[Z]`.
     pub fn output(&self, z: &[f64], situ: Situ) -> Vec<f64> {
         let activation = self.activation(z, situ);
         gemv(&self.w2, &activation, 1, z.len(), activation.len())
     }
 }
 
-/// sum over picks of weight * output, in the order of picks: `outputs` [K, Z], `weights` [K], result [Z].
+/// sum over picks of weight * output, in the order of picks: `outputs` `[K, Z]`, `weights` `[K]`, result `[Z]`.
 pub fn weighted_sum(outputs: &[f64], weights: &[f64]) -> Vec<f64> {
     let width = outputs.len() / weights.len();
     let mut sum = vec![0.0; width];
@@ -129,7 +129,7 @@ pub fn weighted_sum(outputs: &[f64], weights: &[f64]) -> Vec<f64> {
 
 /// A dense MLP: down SiTU(gate x, up x).
 ///
-/// `gate`, `up` [I, X], `down` [Y, I], `x` [X]. Returns [Y].
+/// `gate`, `up` `[I, X]`, `down` `[Y, I]`, `x` `[X]`. Returns `[Y]`.
 pub fn mlp(gate: &[f64], up: &[f64], down: &[f64], x: &[f64], situ: Situ) -> Vec<f64> {
     let inner = gate.len() / x.len();
     let g = gemv(gate, x, 1, inner, x.len());
@@ -143,7 +143,7 @@ pub fn mlp(gate: &[f64], up: &[f64], down: &[f64], x: &[f64], situ: Situ) -> Vec
 pub struct Latent<'a> {
     /// Into the latent, [Z, hidden].
     pub down: &'a [f64],
-    /// Norm of the summed experts, [Z].
+    /// Norm of the summed experts, `[Z]`.
     pub norm: &'a [f64],
     /// Back, [hidden, Z].
     pub up: &'a [f64],
@@ -154,19 +154,19 @@ pub struct Latent<'a> {
 /// What the routed side computes for one token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routed {
-    /// down x, [Z].
+    /// down x, `[Z]`.
     pub latent: Vec<f64>,
     /// The output of each pick, [K, Z].
     pub expert_out: Vec<f64>,
-    /// Their weighted sum, [Z].
+    /// Their weighted sum, `[Z]`.
     pub latent_sum: Vec<f64>,
-    /// RMSNorm of the sum, [Z].
+    /// RMSNorm of the sum, `[Z]`.
     pub latent_norm: Vec<f64>,
-    /// up of the norm, [hidden].
+    /// up of the norm, `[hidden]`.
     pub out: Vec<f64>,
 }
 
-/// up RMSNorm(sum of weight_e * expert_e(down x)): `x` [hidden]; `expert` gives each pick's weights.
+/// up RMSNorm(sum of weight_e * expert_e(down x)): `x` `[hidden]`; `expert` gives each pick's weights.
 pub fn routed<'e>(
     x: &[f64],
     latent: Latent<'_>,

@@ -20,7 +20,7 @@ pub struct Weights {
     pub layers: Vec<LayerWeights>,
     /// Before the last norm.
     pub output_mix: Mix,
-    /// [hidden].
+    /// `[hidden]`.
     pub norm: Vec<f64>,
     /// [vocab, hidden].
     pub lm_head: Vec<f64>,
@@ -31,13 +31,13 @@ pub struct Weights {
 pub struct LayerWeights {
     /// Before the attention.
     pub attention_mix: Mix,
-    /// [hidden].
+    /// `[hidden]`.
     pub input_norm: Vec<f64>,
     /// The attention.
     pub attention: AttentionWeights,
     /// Before the feed-forward part.
     pub ffn_mix: Mix,
-    /// [hidden].
+    /// `[hidden]`.
     pub post_norm: Vec<f64>,
     /// The feed-forward part.
     pub ffn: FfnWeights,
@@ -46,7 +46,7 @@ pub struct LayerWeights {
 /// A mix of Attention Residuals.
 #[derive(Debug, Clone)]
 pub struct Mix {
-    /// Norm weight times projection, [hidden].
+    /// Norm weight times projection, `[hidden]`.
     pub wnp: Vec<f64>,
 }
 
@@ -78,11 +78,11 @@ pub struct KdaWeights {
     pub f_b: Vec<f64>,
     /// q, k, v one after the other: [3 * H * D, 4].
     pub conv: Vec<f64>,
-    /// Without padding, [H].
+    /// Without padding, `[H]`.
     pub a_log: Vec<f64>,
     /// [H, D].
     pub dt_bias: Vec<f64>,
-    /// [D].
+    /// `[D]`.
     pub o_norm: Vec<f64>,
     /// [hidden, H * D].
     pub o: Vec<f64>,
@@ -93,13 +93,13 @@ pub struct KdaWeights {
 pub struct MlaWeights {
     /// [q_lora, hidden].
     pub q_a: Vec<f64>,
-    /// [q_lora].
+    /// `[q_lora]`.
     pub q_a_norm: Vec<f64>,
     /// [H * (N + P), q_lora].
     pub q_b: Vec<f64>,
     /// [L + P, hidden].
     pub kv_a: Vec<f64>,
-    /// [L].
+    /// `[L]`.
     pub kv_a_norm: Vec<f64>,
     /// `kv_b_proj` in two halves.
     pub up: UpProjections,
@@ -134,13 +134,13 @@ pub struct MlpWeights {
 pub struct MoeWeights {
     /// [E, hidden].
     pub gate: Vec<f64>,
-    /// [E].
+    /// `[E]`.
     pub bias: Vec<f64>,
     /// [Z, hidden].
     pub down: Vec<f64>,
     /// By id.
     pub experts: Vec<Expert>,
-    /// [Z].
+    /// `[Z]`.
     pub norm: Vec<f64>,
     /// [hidden, Z].
     pub up: Vec<f64>,
