@@ -179,8 +179,9 @@ fn param(
         Argument::Buffer(buffer) => {
             let fill = match param.access {
                 Access::Output | Access::Scratch => json!("poison"),
-                // the script knows no recipe for codes of 8 bits and less
+                // The script knows no recipe for codes of 8 bits and less, nor for counters, which are zero.
                 _ if given.contains(&param.name.as_str())
+                    || param.words.is_some()
                     || param.dtype.is_float() && param.dtype.bits() <= 8 =>
                 {
                     writer.place(buffer.bytes())
