@@ -5,6 +5,7 @@ mod decode {
     pub(crate) mod goldens;
     pub(crate) mod ranks;
     pub(crate) mod shapes;
+    mod tolerance;
 }
 
 use std::process::ExitCode;

@@ -1,30 +1,13 @@
 //! kimi-k3-mini against the outputs of its reference in f64, with the reference ids fed in.
-//!
-//! Bounds: the column for bf16 of the table in `models/kimi_k3/mini/README.md`. Intermediate values of one position
-//! have the bound of a single position there.
 
 use kernel_tests::decode::{Decoding, divergence, mini, relative_l2};
 use kimi_k3::Checkpoint;
 use kimi_k3::plan::DecodeOptions;
 
-/// Root mean square of the differences of logits, over all entries.
-const LOGIT_RMS: f64 = 0.3;
-/// Mean over the positions of the divergence, nats.
-const DIVERGENCE_MEAN: f64 = 3e-3;
-/// Divergence of any position.
-const DIVERGENCE: f64 = 5e-2;
-/// Above this margin the greedy choice is the reference's.
-const MARGIN: f64 = 0.3;
-/// Relative L2 of the residual stream, mean over positions and layers.
-const STREAM_MEAN: f64 = 0.03;
-/// Relative L2 of the residual stream, or of an intermediate value, of one position.
-const STREAM: f64 = 0.3;
-/// Relative L2 of a recurrent state.
-const STATE: f64 = 0.05;
-/// Relative L2 of a cache, and of a convolution window, which holds projections too.
-const CACHE: f64 = 0.08;
-/// Gap between the last picked and the first not picked score above which the picks are the reference's.
-const PICK_GAP: f64 = 0.01;
+use super::tolerance::{
+    CACHE, DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS, MARGIN, PICK_GAP, STATE, STREAM, STREAM_MEAN,
+};
+
 /// Near ties of a prompt that may go the other way: 11 of 256 did in the measurement of the README, and a prompt has
 /// 32 places here.
 const FLIPS: usize = 4;

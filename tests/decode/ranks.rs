@@ -4,12 +4,8 @@ use kernel_tests::decode::{self, Decoding, divergence};
 use kimi_k3::plan::DecodeOptions;
 use kimi_k3::{Checkpoint, Config, synthetic};
 
-/// Mean divergence between ranks and one rank: the bound of bf16 of `models/kimi_k3/mini/README.md`.
-const DIVERGENCE_MEAN: f64 = 3e-3;
-/// Divergence of any position.
-const DIVERGENCE: f64 = 5e-2;
-/// Root mean square of the differences of logits.
-const LOGIT_RMS: f64 = 0.3;
+use super::tolerance::{DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS};
+
 /// Seed of random weights.
 const SEED: u64 = 20_261_129;
 

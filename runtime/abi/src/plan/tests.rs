@@ -84,14 +84,21 @@ impl Sample {
     }
 
     fn pick(&mut self, ids: BufferId, rows: i32) -> NodeId {
-        let (state, out) = (self.state, self.out);
-        self.builder
-            .kernel("pick", "k.tile", "pick", &[])
+        self.pick_into("pick", ids, self.out, &[rows])
+    }
+
+    /// `rows` for all ranks, or for each.
+    fn pick_into(&mut self, name: &str, ids: BufferId, out: BufferId, rows: &[i32]) -> NodeId {
+        let node = self
+            .builder
+            .kernel(name, "k.tile", "pick", &[])
             .read("id", ids)
-            .read("s", state)
-            .write("out", out)
-            .scalar("rows", Scalar::I32(rows))
-            .add()
+            .read("s", self.state)
+            .write("out", out);
+        match rows {
+            [rows] => node.scalar("rows", Scalar::I32(*rows)).add(),
+            _ => node.scalars("rows", rows.iter().map(|&r| Scalar::I32(r)).collect()).add(),
+        }
     }
 
     fn codes(self) -> Vec<&'static str> {
@@ -222,15 +229,8 @@ fn contracts_are_met_by_promises() {
     let mut s = Sample::new();
     let (ids, out) = (s.ids, s.out);
     s.pick(ids, 8);
-    let state = s.state;
     let other = s.builder.buffer("other", DType::I32, &[2], BufferRole::Step);
-    s.builder
-        .kernel("again", "k.tile", "pick", &[])
-        .read("id", out)
-        .read("s", state)
-        .write("out", other)
-        .scalar("rows", Scalar::I32(3))
-        .add();
+    s.pick_into("again", out, other, &[3]);
     assert_eq!(s.codes(), [""; 0]);
 }
 
@@ -266,33 +266,20 @@ fn settled_buffers_are_not_written_by_the_launch_before() {
 fn bounds_hold_on_every_rank() {
     // One rank needs ids below 7.
     let mut s = Sample::new();
-    let (state, out, ids) = (s.state, s.out, s.ids);
-    s.builder
-        .kernel("pick", "k.tile", "pick", &[])
-        .read("id", ids)
-        .read("s", state)
-        .write("out", out)
-        .scalars("rows", vec![Scalar::I32(8), Scalar::I32(7)])
-        .add();
+    let (out, ids) = (s.out, s.ids);
+    s.pick_into("pick", ids, out, &[8, 7]);
     assert_eq!(s.codes(), ["P0106"]);
     // Extents must be the same on all.
     let mut signatures = signatures();
     let pick = signatures.get_mut(&key("pick")).unwrap();
     pick.params[0].shape = vec![ExtentSpec::Scalar("rows".into())];
     pick.params[0].contract = None;
-    let plan = |rows: Vec<Scalar>| {
+    let two = |a, b| {
         let mut s = Sample::new();
-        let (state, out, ids) = (s.state, s.out, s.ids);
-        s.builder
-            .kernel("pick", "k.tile", "pick", &[])
-            .read("id", ids)
-            .read("s", state)
-            .write("out", out)
-            .scalars("rows", rows)
-            .add();
-        s.builder.finish()
+        let (out, ids) = (s.out, s.ids);
+        s.pick_into("pick", ids, out, &[a, b]);
+        s.builder.finish().check(signatures.clone())
     };
-    let two = |a, b| plan(vec![Scalar::I32(a), Scalar::I32(b)]).check(signatures.clone());
     assert!(two(2, 2).is_ok());
     assert_eq!(two(2, 4).unwrap_err()[0].code, PlanCode::Argument);
 }
@@ -300,16 +287,10 @@ fn bounds_hold_on_every_rank() {
 #[test]
 fn a_state_holds_what_any_node_of_an_earlier_step_wrote() {
     let mut s = Sample::new();
-    let (x, y, state, out) = (s.x, s.y, s.state, s.out);
+    let (x, y, out) = (s.x, s.y, s.out);
     let kept = s.builder.buffer("kept", DType::I32, &[2], BufferRole::State);
     let other = s.builder.buffer("other", DType::I32, &[2], BufferRole::Host { promise: None });
-    s.builder
-        .kernel("reads", "k.tile", "pick", &[])
-        .read("id", kept)
-        .read("s", state)
-        .write("out", out)
-        .scalar("rows", Scalar::I32(8))
-        .add();
+    s.pick_into("reads", kept, out, &[8]);
     s.scale("between", x, y);
     let region = |buffer| Region { buffer, start: 0, len: 2 };
     // Of the first step it would be zero.
