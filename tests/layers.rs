@@ -49,7 +49,7 @@ const GATES: [(&str, &[&str]); 10] = [
     ("llvm-sys", &["kernel_codegen"]),
     ("tracing-subscriber", &["kernelc"]),
     ("tokenizers", &["kernel_text"]),
-    ("memmap2", &["kimi_k3"]),
+    ("memmap2", &["kernel_abi", "kimi_k3"]),
 ];
 
 /// What links LLVM outside of tests.

@@ -1,15 +1,19 @@
 //! House rules that can be checked by reading files.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
+use kernel_abi::bundle::BundleCode;
 use kernel_dsl::diag::Code;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MAX_LINES: usize = 800;
-/// The calls into LLVM and MLIR, and the one memory map.
-const FILES_WITH_UNSAFE: [&str; 2] =
-    ["compiler/codegen/src/ffi.rs", "models/kimi_k3/src/checkpoint/map.rs"];
+/// The calls into LLVM and MLIR, and the memory maps: of checkpoints and of bundles.
+const FILES_WITH_UNSAFE: [&str; 3] = [
+    "compiler/codegen/src/ffi.rs",
+    "models/kimi_k3/src/checkpoint/map.rs",
+    "runtime/abi/src/bundle/map.rs",
+];
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "helpers", "helper", "common", "base", "misc"];
 /// Files of these kinds are data: somebody made or copied them, which their folder must say.
 const DATA_EXTENSIONS: [&str; 7] = ["bin", "csv", "jsonl", "npy", "npz", "ptx", "safetensors"];
@@ -287,6 +291,7 @@ fn every_diagnostic_code_is_provoked_by_a_test() {
         .map(|code| code.name())
         // A fault of the program, likewise.
         .chain(kimi_k3::code::Code::ALL.iter().map(|code| code.name()).filter(|c| *c != "K0704"))
+        .chain(BundleCode::ALL.iter().map(|code| code.name()))
         .filter(|name| !tests.iter().any(|file| words(file.text()).any(|word| word == *name)))
         .map(|name| format!("{name}: no file under tests/ provokes it"))
         .collect();

@@ -1,9 +1,12 @@
 //! What the compiler says of a kernel's parameters, for the checks of a plan.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Access, DType};
 
 /// The parameters of a kernel for given bindings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Signature {
     /// In the order of declaration.
     pub params: Vec<ParamSpec>,
@@ -19,7 +22,8 @@ impl Signature {
 }
 
 /// A parameter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ParamSpec {
     /// Its name.
     pub name: String,
@@ -36,7 +40,8 @@ pub struct ParamSpec {
 }
 
 /// An extent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ExtentSpec {
     /// Known at instantiation.
     Const(u64),
@@ -45,7 +50,8 @@ pub enum ExtentSpec {
 }
 
 /// `in lo..hi [distinct [except v]]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ContractSpec {
     /// Least value.
     pub lo: i64,
@@ -58,7 +64,8 @@ pub struct ContractSpec {
 }
 
 /// The exclusive upper bound of a contract.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum UpperBound {
     /// A constant.
     Const(i64),
