@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MAX_LINES: usize = 800;
-/// The calls into LLVM and MLIR, and the memory maps: of checkpoints and of bundles.
-const FILES_WITH_UNSAFE: [&str; 3] = [
+/// The calls into LLVM and MLIR, those into the CUDA driver, and the memory maps: of checkpoints and of bundles.
+const FILES_WITH_UNSAFE: [&str; 4] = [
     "compiler/codegen/src/ffi.rs",
     "models/kimi_k3/src/checkpoint/map.rs",
     "runtime/abi/src/bundle/map.rs",
+    "runtime/cuda/src/ffi.rs",
 ];
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "helpers", "helper", "common", "base", "misc"];
 /// Files of these kinds are data: somebody made or copied them, which their folder must say.
@@ -292,6 +293,7 @@ fn every_diagnostic_code_is_provoked_by_a_test() {
         // A fault of the program, likewise.
         .chain(kimi_k3::code::Code::ALL.iter().map(|code| code.name()).filter(|c| *c != "K0704"))
         .chain(BundleCode::ALL.iter().map(|code| code.name()))
+        .chain(kernel_runtime::Code::ALL.iter().map(|code| code.name()))
         .filter(|name| !tests.iter().any(|file| words(file.text()).any(|word| word == *name)))
         .map(|name| format!("{name}: no file under tests/ provokes it"))
         .collect();
