@@ -164,6 +164,18 @@ impl Device {
         Ok(self.context()?.memory()?)
     }
 
+    /// Refuses what needs more memory than is free.
+    ///
+    /// # Errors
+    /// There is less, or the device was lost.
+    pub fn check_free(&self, what: &str, needed: u64) -> Result<(), RuntimeError> {
+        let (free, total) = self.memory()?;
+        if needed > free {
+            return Err(RuntimeError::Memory { what: what.to_owned(), needed, free, total });
+        }
+        Ok(())
+    }
+
     /// Whether a kernel did not end, or the device was lost: nothing is done on it any more.
     pub fn is_given_up(&self) -> bool {
         self.context.is_given_up()

@@ -13,8 +13,7 @@ const GB: f64 = 1e9;
 
 /// Codes of the driver after which nothing works in this process any more: a kernel did what it must not, or the
 /// hardware failed.
-const LOST: [u32; 14] =
-    [4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
+const LOST: [u32; 14] = [4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
 
 /// What this crate fails with.
 #[derive(Debug, Error)]

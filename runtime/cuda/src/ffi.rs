@@ -254,11 +254,6 @@ impl DeviceMemory {
         self.address
     }
 
-    /// Its size.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The address of `len` bytes from `offset`.
     fn part(&self, offset: usize, len: usize) -> cu::CUdeviceptr {
         let end = offset.checked_add(len).expect("offsets were checked");

@@ -95,8 +95,7 @@ impl<'s> Recorder<'s> {
         begin: Begin,
     ) -> Result<(), RuntimeError> {
         let cells = pack(kernel.name(), kernel.signature(), given)?;
-        let early =
-            begin == Begin::Early && self.follows_kernel && kernel.signature().starts_early;
+        let early = begin == Begin::Early && self.follows_kernel && kernel.signature().starts_early;
         self.stream.start_kernel(kernel, &cells, early)?;
         self.kept.push(Kept::Function(kernel.function().clone()));
         for (_, value) in given {

@@ -3,9 +3,10 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use kernel_abi::plan::Signature;
+use kernel_abi::bundle::{Bundle, KernelRef};
+use kernel_abi::plan::{KernelKey, Signature};
 
-use crate::device::Device;
+use crate::device::{Device, DeviceInfo};
 use crate::error::RuntimeError;
 use crate::ffi::{FunctionHandle, FunctionProperty, ModuleHandle};
 use crate::launch::{LaunchShape, check_layout};
@@ -45,6 +46,63 @@ pub struct KernelImage<'a> {
     pub ptx: Vec<Ptx<'a>>,
 }
 
+impl<'a> KernelImage<'a> {
+    /// A kernel of a bundle.
+    pub fn of(kernel: KernelRef<'a>) -> KernelImage<'a> {
+        let (head, target) = (kernel.head(), kernel.head().target.as_str());
+        let key = KernelKey {
+            file: head.file.clone(),
+            kernel: head.kernel.clone(),
+            bindings: head.bindings.clone(),
+        };
+        KernelImage {
+            name: key.to_string(),
+            symbol: kernel.entry(),
+            signature: kernel.signature().clone(),
+            shape: LaunchShape::from(kernel.launch()),
+            cubins: vec![Cubin { target, bytes: kernel.cubin() }],
+            ptx: vec![Ptx { target, text: kernel.ptx() }],
+        }
+    }
+
+    /// The kernel that a plan names, for the target that fits a device best: one with machine code, else one with PTX.
+    ///
+    /// # Errors
+    /// The bundle has none, or none that fits.
+    pub fn find(
+        bundle: &'a Bundle,
+        key: &KernelKey,
+        device: &DeviceInfo,
+    ) -> Result<KernelImage<'a>, RuntimeError> {
+        let architecture = device.architecture();
+        let of_target = |is_ptx: bool| {
+            let fitting = |target: &&str| fits(target, device.capability, is_ptx);
+            let targets: Vec<&str> = bundle.targets().into_iter().filter(fitting).collect();
+            // The greatest target is the nearest to the device.
+            targets.iter().rev().find_map(|target| bundle.find(key, target))
+        };
+        if let Some(kernel) = of_target(false).or_else(|| of_target(true)) {
+            return Ok(KernelImage { name: key.to_string(), ..KernelImage::of(kernel) });
+        }
+        let others: Vec<&str> = bundle
+            .targets()
+            .into_iter()
+            .filter(|target| bundle.find(key, target).is_some())
+            .collect();
+        if others.is_empty() {
+            let count = bundle.kernels().filter(|other| other.head().kernel == key.kernel).count();
+            let why = format!("the bundle has {count} of that name with other bindings");
+            return Err(RuntimeError::NoKernel {
+                kernel: key.to_string(),
+                device: architecture,
+                why,
+            });
+        }
+        let (kernel, built_for) = (key.to_string(), others.join(", "));
+        Err(RuntimeError::Architecture { kernel, built_for, device: architecture })
+    }
+}
+
 /// A kernel on a device.
 #[derive(Debug, Clone)]
 pub struct Kernel {
@@ -58,7 +116,8 @@ pub struct Kernel {
 
 /// What a device of compute capability `(major, minor)` does with code for a target.
 pub fn fits(target: &str, (major, minor): (u32, u32), is_ptx: bool) -> bool {
-    let Some(number) = target.strip_prefix("sm_").or_else(|| target.strip_prefix("compute_")) else {
+    let Some(number) = target.strip_prefix("sm_").or_else(|| target.strip_prefix("compute_"))
+    else {
         return false;
     };
     let digits = number.trim_end_matches(|c: char| c.is_ascii_lowercase());
@@ -95,15 +154,14 @@ impl Kernel {
             kernel: name.clone(),
             fault: "the symbol has a zero byte".to_owned(),
         })?;
-        let function = FunctionHandle::new(&Arc::new(module), &symbol).map_err(|error| {
-            match error.code {
+        let function =
+            FunctionHandle::new(&Arc::new(module), &symbol).map_err(|error| match error.code {
                 NOT_FOUND => RuntimeError::Layout {
                     kernel: name.clone(),
                     fault: format!("there is no symbol `{}`", image.symbol),
                 },
                 _ => RuntimeError::from(error),
-            }
-        })?;
+            })?;
         check_layout(name, &image.signature, function.parameters())?;
         let property = |property| function.property(property);
         let static_shared = property(FunctionProperty::StaticSharedBytes)?;
@@ -171,10 +229,7 @@ const NOT_FOUND: u32 = 500;
 /// `CUDA_ERROR_INVALID_IMAGE`, `CUDA_ERROR_NO_BINARY_FOR_GPU`, `CUDA_ERROR_INVALID_SOURCE`: of the image alone.
 const OF_IMAGE: [u32; 3] = [200, 209, 300];
 
-fn module(
-    device: &Device,
-    image: &KernelImage<'_>,
-) -> Result<(ModuleHandle, bool), RuntimeError> {
+fn module(device: &Device, image: &KernelImage<'_>) -> Result<(ModuleHandle, bool), RuntimeError> {
     let (name, capability) = (&image.name, device.info().capability);
     let context = device.context()?;
     let mut refused = None;
@@ -203,8 +258,7 @@ fn module(
         target = ptx.target,
         "no machine code fits this device; its driver compiles the PTX, which no audit has seen compiled"
     );
-    let refusal =
-        |fault: String| RuntimeError::Image { kernel: name.clone(), form: "PTX", fault };
+    let refusal = |fault: String| RuntimeError::Image { kernel: name.clone(), form: "PTX", fault };
     let text = CString::new(ptx.text).map_err(|_| refusal("it has a zero byte".to_owned()))?;
     match ModuleHandle::of_ptx(context, &text) {
         Ok(module) => Ok((module, true)),

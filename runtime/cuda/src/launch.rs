@@ -1,5 +1,6 @@
 //! What a launch must hold before the driver sees it.
 
+use kernel_abi::bundle::LaunchSpec;
 use kernel_abi::plan::{ExtentSpec, ParamSpec, Scalar, Signature};
 use kernel_abi::{Access, DType};
 
@@ -18,6 +19,17 @@ pub struct LaunchShape {
     pub dynamic_shared_bytes: u32,
     /// CTAs of a cluster along x, y, z.
     pub cluster: Option<[u32; 3]>,
+}
+
+impl From<LaunchSpec> for LaunchShape {
+    fn from(spec: LaunchSpec) -> LaunchShape {
+        LaunchShape {
+            grid: spec.grid,
+            threads: spec.threads,
+            dynamic_shared_bytes: spec.dynamic_shared_bytes,
+            cluster: (spec.cluster != [1; 3]).then_some(spec.cluster),
+        }
+    }
 }
 
 /// Greatest extent of a grid along x, and along y and z.
@@ -210,9 +222,9 @@ fn elements(param: &ParamSpec, given: &[(&str, Seen<'_>)]) -> Result<u64, String
                     Seen::Scalar(value) if name == scalar => value.integer(),
                     Seen::Scalar(_) | Seen::Memory { .. } => None,
                 });
-                value
-                    .and_then(|value| u64::try_from(value).ok())
-                    .ok_or_else(|| format!("the extent `{scalar}` of `{}` is no size", param.name))?
+                value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| {
+                    format!("the extent `{scalar}` of `{}` is no size", param.name)
+                })?
             }
         };
         all = all.and_then(|n| n.checked_mul(extent));

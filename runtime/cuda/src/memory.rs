@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kernel_abi::{DType, numeric};
+use kernel_abi::DType;
 
 use crate::device::{Device, OUT_OF_MEMORY};
 use crate::error::RuntimeError;
@@ -55,20 +55,26 @@ impl Buffer {
         Ok(Buffer { name, memory, offset: 0, dtype, elements, bytes })
     }
 
-    /// A part of an allocation.
-    pub(crate) fn of(
-        memory: &Arc<DeviceMemory>,
-        offset: u64,
+    /// A part of this buffer, from a byte on.
+    ///
+    /// # Errors
+    /// It is not inside of this buffer.
+    pub fn part(
+        &self,
+        start: u64,
         name: impl Into<String>,
         dtype: DType,
         elements: u64,
     ) -> Result<Buffer, RuntimeError> {
         let name = name.into();
         let bytes = byte_count(&name, dtype, elements)?;
-        let offset = usize::try_from(offset).expect("it is inside of an allocation");
-        let end = offset.checked_add(bytes).expect("it is inside of an allocation");
-        assert!(end <= memory.bytes(), "`{name}` ends at {end} of {}", memory.bytes());
-        Ok(Buffer { name, memory: memory.clone(), offset, dtype, elements, bytes })
+        let end = start.saturating_add(bytes as u64);
+        if end > self.bytes as u64 {
+            let wanted = self.bytes as u64;
+            return Err(RuntimeError::Size { buffer: self.name.clone(), wanted, found: end });
+        }
+        let offset = self.offset + start as usize;
+        Ok(Buffer { name, memory: self.memory.clone(), offset, dtype, elements, bytes })
     }
 
     /// Its name, for messages.
@@ -103,11 +109,6 @@ impl Buffer {
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
-
-    /// Bytes of the leading `elements`, which end at a whole byte.
-    pub(crate) fn bytes_of(&self, elements: u64) -> usize {
-        numeric::bytes_of(self.dtype, elements as usize)
-    }
 }
 
 /// Takes memory of a device.
@@ -129,16 +130,4 @@ pub(crate) fn allocate(
     let memory = device.noticed(memory)?;
     tracing::debug!(what, bytes, address = memory.address(), "took memory");
     Ok(memory)
-}
-
-/// Refuses what is larger than the memory that is free.
-///
-/// # Errors
-/// There is less than `needed`.
-pub(crate) fn check_free(device: &Device, what: &str, needed: u64) -> Result<(), RuntimeError> {
-    let (free, total) = device.memory()?;
-    if needed > free {
-        return Err(RuntimeError::Memory { what: what.to_owned(), needed, free, total });
-    }
-    Ok(())
 }

@@ -51,7 +51,8 @@ impl<S: Source> Pool<S> {
     /// There is too little memory.
     pub fn take(&mut self, bytes: u64) -> Result<Pooled<S::Block>, RuntimeError> {
         let wanted = bytes.max(1).next_multiple_of(ALIGNMENT);
-        let found = self.idle.range(wanted..=wanted.saturating_mul(2)).next().map(|(&size, _)| size);
+        let found =
+            self.idle.range(wanted..=wanted.saturating_mul(2)).next().map(|(&size, _)| size);
         let (block, size) = match found {
             Some(size) => {
                 let blocks = self.idle.get_mut(&size).expect("the size was found");

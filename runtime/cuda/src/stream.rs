@@ -131,8 +131,7 @@ impl Stream {
                 self.wait_handle(&half.free, || vec![format!("copy to `{}`", buffer.name())])?;
             }
             half.memory.write(0, chunk);
-            let copied =
-                self.handle.copy_in(&half.memory, 0, buffer.memory(), at, chunk.len());
+            let copied = self.handle.copy_in(&half.memory, 0, buffer.memory(), at, chunk.len());
             self.device.noticed(copied.map_err(RuntimeError::from))?;
             self.handle.record(&half.free)?;
             half.is_used = true;
@@ -234,10 +233,7 @@ impl Stream {
         self.device.context()?;
         let cells = pack(kernel.name(), kernel.signature(), given)?;
         self.start_kernel(kernel, &cells, early)?;
-        self.coverage
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .count(kernel.name(), 1);
+        self.coverage.lock().unwrap_or_else(PoisonError::into_inner).count(kernel.name(), 1);
         Ok(())
     }
 
