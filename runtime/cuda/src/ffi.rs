@@ -1,11 +1,12 @@
-//! The calls into the CUDA driver: the one place of this crate with code that the compiler cannot check.
+//! The calls into the CUDA driver: with the folder of this name the one place of this crate with code that the
+//! compiler cannot check.
 //!
 //! Every handle is an owner: it is destroyed once, and not while something that needs it is alive. A device that hung
 //! or was lost is given up: nothing is destroyed on it any more, because the driver would wait for a kernel that never
 //! ends; the end of the process frees all.
 #![expect(unsafe_code, reason = "the one file of this crate that calls C")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint};
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
@@ -62,6 +63,10 @@ macro_rules! call {
         check(stringify!($name), result)
     }};
 }
+
+mod code;
+
+pub(crate) use code::{FunctionHandle, FunctionProperty, ModuleHandle, Start};
 
 /// Whether the driver's library can be loaded. Nothing else may be called where it cannot.
 pub(crate) fn is_present() -> bool {
@@ -648,213 +653,6 @@ impl Drop for GraphHandle {
             // SAFETY: instantiated once, destroyed here alone.
             dropped("a graph", call!(cuGraphExecDestroy(self.raw)));
         }
-    }
-}
-
-/// Loaded machine code.
-#[derive(Debug)]
-pub(crate) struct ModuleHandle {
-    context: Arc<ContextHandle>,
-    raw: cu::CUmodule,
-}
-
-// SAFETY: the driver's functions may be called from any thread.
-unsafe impl Send for ModuleHandle {}
-// SAFETY: as above.
-unsafe impl Sync for ModuleHandle {}
-
-impl ModuleHandle {
-    /// Loads machine code. The caller has checked that it is a whole ELF file, whose size the driver takes from its
-    /// header.
-    pub(crate) fn of_cubin(context: &Arc<ContextHandle>, cubin: &[u8]) -> Result<ModuleHandle> {
-        context.bind()?;
-        // The driver reads words of the image.
-        let mut words = vec![0u64; cubin.len().div_ceil(8) + 1];
-        for (word, bytes) in words.iter_mut().zip(cubin.chunks(8)) {
-            let mut all = [0; 8];
-            all[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_ne_bytes(all);
-        }
-        let mut raw = ptr::null_mut();
-        // SAFETY: the image is alive for the call and as long as its header says, which the caller has checked; the
-        // handle is unloaded once by `drop`.
-        call!(cuModuleLoadData(&mut raw, words.as_ptr().cast::<c_void>()))?;
-        Ok(ModuleHandle { context: context.clone(), raw })
-    }
-
-    /// Compiles PTX in the driver. Beside the error comes what the compiler said.
-    pub(crate) fn of_ptx(
-        context: &Arc<ContextHandle>,
-        ptx: &CStr,
-    ) -> std::result::Result<ModuleHandle, (DriverError, String)> {
-        const LOG: usize = 16 << 10;
-        context.bind().map_err(|error| (error, String::new()))?;
-        let mut log = vec![0u8; LOG];
-        let mut options = [
-            cu::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            cu::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
-        let mut values: [*mut c_void; 2] =
-            [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG)];
-        let mut raw = ptr::null_mut();
-        let image = ptx.as_ptr().cast::<c_void>();
-        // SAFETY: the text ends with a zero; options and values are two each, the log is as long as they say, and all
-        // are alive for the call; the handle is unloaded once by `drop`.
-        let loaded = call!(cuModuleLoadDataEx(
-            &mut raw,
-            image,
-            2,
-            options.as_mut_ptr(),
-            values.as_mut_ptr()
-        ));
-        match loaded {
-            Ok(()) => Ok(ModuleHandle { context: context.clone(), raw }),
-            Err(error) => {
-                let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG);
-                Err((error, String::from_utf8_lossy(&log[..end]).trim().to_owned()))
-            }
-        }
-    }
-}
-
-impl Drop for ModuleHandle {
-    fn drop(&mut self) {
-        if self.context.takes_leave() {
-            // SAFETY: loaded once, unloaded here alone; functions of it hold an `Arc` of it.
-            dropped("a module", call!(cuModuleUnload(self.raw)));
-        }
-    }
-}
-
-/// A kernel of a module, loaded onto the device.
-#[derive(Debug)]
-pub(crate) struct FunctionHandle {
-    module: Arc<ModuleHandle>,
-    raw: cu::CUfunction,
-    /// Bytes of each parameter.
-    parameters: Vec<usize>,
-}
-
-// SAFETY: the driver's functions may be called from any thread.
-unsafe impl Send for FunctionHandle {}
-// SAFETY: as above.
-unsafe impl Sync for FunctionHandle {}
-
-/// A property of a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FunctionProperty {
-    Registers,
-    LocalBytes,
-    StaticSharedBytes,
-    ThreadsOfBlock,
-}
-
-/// How a kernel is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Start {
-    pub(crate) grid: [u32; 3],
-    pub(crate) threads: u32,
-    pub(crate) dynamic_shared_bytes: u32,
-    pub(crate) cluster: Option<[u32; 3]>,
-    /// Before the kernel in front of it has ended.
-    pub(crate) early: bool,
-}
-
-/// `CUDA_ERROR_INVALID_VALUE`.
-const INVALID_VALUE: u32 = 1;
-
-impl FunctionHandle {
-    /// The kernel of that symbol. It is loaded at once: a later load could wait for a kernel that runs.
-    pub(crate) fn new(module: &Arc<ModuleHandle>, symbol: &CString) -> Result<FunctionHandle> {
-        module.context.bind()?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: writes one handle, which lives as long as the module; the name ends with a zero.
-        call!(cuModuleGetFunction(&mut raw, module.raw, symbol.as_ptr()))?;
-        // SAFETY: the function is one of the module.
-        call!(cuFuncLoad(raw))?;
-        let mut parameters = Vec::new();
-        loop {
-            let (mut offset, mut size) = (0, 0);
-            // SAFETY: writes two integers.
-            match call!(cuFuncGetParamInfo(raw, parameters.len(), &mut offset, &mut size)) {
-                Ok(()) => parameters.push(size),
-                Err(error) if error.code == INVALID_VALUE => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(FunctionHandle { module: module.clone(), raw, parameters })
-    }
-
-    /// Bytes of each parameter, as the machine code has them.
-    pub(crate) fn parameters(&self) -> &[usize] {
-        &self.parameters
-    }
-
-    /// A property.
-    pub(crate) fn property(&self, property: FunctionProperty) -> Result<u32> {
-        use cu::CUfunction_attribute as A;
-        let attribute = match property {
-            FunctionProperty::Registers => A::CU_FUNC_ATTRIBUTE_NUM_REGS,
-            FunctionProperty::LocalBytes => A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-            FunctionProperty::StaticSharedBytes => A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-            FunctionProperty::ThreadsOfBlock => A::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-        };
-        self.module.context.bind()?;
-        let mut value = 0;
-        // SAFETY: writes one integer.
-        call!(cuFuncGetAttribute(&mut value, attribute, self.raw))?;
-        Ok(value.unsigned_abs())
-    }
-
-    /// Allows that much dynamic shared memory.
-    pub(crate) fn allow_dynamic_shared(&self, bytes: u32) -> Result<()> {
-        let attribute = cu::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        self.module.context.bind()?;
-        // SAFETY: the function is alive.
-        call!(cuFuncSetAttribute(self.raw, attribute, bytes))
-    }
-
-    /// Starts the kernel, or writes its start down where the stream captures. What the cells point to on the device
-    /// is checked by `launch.rs` against the layout that the compiler wrote.
-    pub(crate) fn start(&self, stream: &StreamHandle, start: &Start, cells: &[u64]) -> Result<()> {
-        let fits = cells.len() == self.parameters.len() && self.parameters.iter().all(|&s| s <= 8);
-        assert!(fits, "cells of {} parameters for {:?}", cells.len(), self.parameters);
-        self.module.context.bind()?;
-        let mut pointers: Vec<*mut c_void> =
-            cells.iter().map(|cell| ptr::from_ref(cell).cast_mut().cast()).collect();
-        let mut attributes = Vec::with_capacity(2);
-        let attribute = |id, value| cu::CUlaunchAttribute { id, pad: [0; 4], value };
-        if start.early {
-            attributes.push(attribute(
-                cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                cu::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
-            ));
-        }
-        if let Some([x, y, z]) = start.cluster {
-            let dims = cu::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
-            attributes.push(attribute(
-                cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                cu::CUlaunchAttributeValue { clusterDim: dims },
-            ));
-        }
-        let [x, y, z] = start.grid;
-        let config = cu::CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: z,
-            blockDimX: start.threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: start.dynamic_shared_bytes,
-            hStream: stream.raw,
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as c_uint,
-        };
-        let arguments = pointers.as_mut_ptr();
-        // SAFETY: there is a pointer to eight readable bytes for each parameter, none of which has more; the driver
-        // copies them before it returns. Attributes, function and stream are alive for the call.
-        call!(cuLaunchKernelEx(&config, self.raw, arguments, ptr::null_mut()))
     }
 }
 

@@ -11,10 +11,12 @@
 //!
 //! It knows nothing of the language and its compiler.
 
+pub mod arena;
 pub mod code;
 pub mod coverage;
 pub mod device;
 pub mod error;
+pub mod executor;
 mod ffi;
 pub mod graph;
 pub mod kernel;
@@ -28,6 +30,7 @@ pub use code::Code;
 pub use coverage::Coverage;
 pub use device::{Device, DeviceInfo, Driver, probe};
 pub use error::RuntimeError;
+pub use executor::{CudaExecutor, CudaOptions, FoundPlan, MemoryNeed, Ranks};
 pub use graph::{Begin, Graph, MarkTable, Recorder};
 pub use kernel::{Cubin, Kernel, KernelImage, Ptx};
 pub use launch::{LaunchShape, Value};
