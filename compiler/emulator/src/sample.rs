@@ -64,6 +64,7 @@ impl Sample {
             words,
             dtype,
             shape,
+            stored: None,
             scaled,
             contract,
             span,

@@ -10,6 +10,7 @@ mod smem;
 
 use std::sync::Arc;
 
+use kernel_abi::stored::StoredLayout;
 use kernel_abi::{Access, DType};
 use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
@@ -130,8 +131,10 @@ pub struct Param {
     pub words: Option<Words>,
     /// Element type.
     pub dtype: DType,
-    /// Extents, outermost first; empty for a scalar. The memory layout is row-major.
+    /// Extents, outermost first; empty for a scalar.
     pub shape: Vec<Extent>,
+    /// `stored LAYOUT`: the memory layout where it is not row-major.
+    pub stored: Option<StoredLayout>,
     /// `scaled_by(s, group = n)`: where the scales of its elements are.
     pub scaled: Option<Scaled>,
     /// What the author promises about the values: `in lo..hi`.

@@ -65,6 +65,9 @@ fn param(id: ParamId, param: &Param, params: &IndexVec<ParamId, Param>) -> Strin
         let extents: Vec<String> = param.shape.iter().map(|e| extent(*e, params)).collect();
         let _ = write!(text, "[{}]", extents.join(", "));
     }
+    if let Some(layout) = &param.stored {
+        let _ = write!(text, " stored {layout}");
+    }
     if let Some(scaled) = &param.scaled {
         let _ = write!(text, " scaled_by({}, group = {})", params[scaled.by].name, scaled.group);
     }

@@ -35,6 +35,7 @@ mod report;
 mod scope;
 mod smem;
 mod statements;
+mod stored;
 mod suggest;
 mod template;
 mod tiles;

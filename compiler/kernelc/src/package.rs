@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use kernel_abi::stored::StoredLayout;
 use kernel_dsl::source::SourceMap;
 use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
 use kernel_ir::index::Id;
@@ -108,6 +109,12 @@ pub struct ParamEntry {
     pub dtype: String,
     /// Extents; a name stands for the value of that scalar. Empty for a scalar, which is passed by value.
     pub shape: Vec<ExtentEntry>,
+    /// The memory layout, where it is not row-major; a loader packs by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredLayout>,
+    /// The parameter that holds the scales, and how many elements share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled_by: Option<(String, u32)>,
     /// Least value and exclusive bound that the author promises, as text.
     pub contract: Option<String>,
 }
@@ -237,6 +244,8 @@ fn param_entry(kernel: &Kernel, param: &Param) -> ParamEntry {
                 Extent::Scalar(id) => ExtentEntry::Scalar(kernel.params[*id].name.clone()),
             })
             .collect(),
+        stored: param.stored.clone(),
+        scaled_by: param.scaled.map(|s| (kernel.params[s.by].name.clone(), s.group)),
         contract: param.contract.map(|c| {
             let hi = match c.hi {
                 ContractBound::Const(hi) => hi.to_string(),

@@ -10,6 +10,7 @@ pub mod dtype;
 pub mod exec;
 pub mod numeric;
 pub mod plan;
+pub mod stored;
 
 pub use access::Access;
 pub use dtype::DType;

@@ -57,6 +57,7 @@ impl KernelBuilder {
             words: None,
             dtype,
             shape,
+            stored: None,
             scaled: None,
             contract: None,
             span: Span::default(),

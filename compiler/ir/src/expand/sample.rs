@@ -61,6 +61,7 @@ impl Sample {
             words: None,
             dtype,
             shape: shape.iter().map(|&e| Extent::Const(e)).collect(),
+            stored: None,
             scaled: None,
             contract: None,
             span,

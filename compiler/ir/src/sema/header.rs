@@ -17,6 +17,7 @@ use super::not_built;
 use super::operands::{Operand, Tile};
 use super::report::{Outcome, Refused};
 use super::scope::{self, Entity};
+use super::stored;
 use super::suggest::closest;
 use super::template::Bindings;
 use crate::kernel::{
@@ -308,6 +309,7 @@ impl<'a> Lower<'a> {
             },
             dtype,
             shape: Vec::new(),
+            stored: None,
             scaled: None,
             contract: None,
             span: buffer.name.span,
@@ -327,7 +329,17 @@ impl<'a> Lower<'a> {
             shape.push(self.extent(dim, at)?);
         }
         if self.kernel.params[id].access != Access::Scalar {
-            let axes = self.row_major(&shape, buffer.ty.span)?;
+            let axes = match &buffer.stored {
+                Some(layout) => {
+                    let param = &self.kernel.params[id];
+                    let (access, declared) = (param.access, param.span);
+                    let layout = self.stored(layout, &shape, access, declared)?;
+                    let axes = stored::axes(&layout, &shape).ok_or(Refused)?;
+                    self.kernel.params[id].stored = Some(layout);
+                    axes
+                }
+                None => self.row_major(&shape, buffer.ty.span)?,
+            };
             let entity = Entity::Buffer(scope::Buffer {
                 memory: scope::Memory::Param(id),
                 axes: axes.into(),

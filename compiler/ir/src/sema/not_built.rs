@@ -105,7 +105,8 @@ pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
     let mut found = qualifier(&buffer.access);
     found.extend(buffer.space.and_then(|space| self::space(space, buffer.span)));
     found.extend(buffer.ring.as_ref().map(|e| (e.span, "rings of buffers")));
-    found.extend(buffer.stored.as_ref().map(|e| (e.span, "layouts of buffers by `stored`")));
+    let by_name = buffer.stored.as_ref().filter(|e| !matches!(e.kind, ExprKind::Layout(..)));
+    found.extend(by_name.map(|e| (e.span, "layouts of buffers by name")));
     found
 }
 

@@ -1,8 +1,7 @@
 //! Buffers of packed elements and their scales: `scaled_by(s, group = 32)`, and the two parts that a load of
 //! such a buffer has.
 //!
-//! A group is `group` neighbours along the last axis of the buffer. Assumes a row-major buffer whose last
-//! extent is a multiple of the group, so that the scale of an element is its place divided by the group.
+//! A group is `group` neighbours along the last axis of the buffer, whose extent is a multiple of the group.
 //! Guarantees that every slice starts and ends between two groups, and that the scales that belong to it are
 //! the same slice of the buffer of scales, with the axis along the group divided by it.
 
@@ -43,34 +42,137 @@ struct GroupedAxis {
     outer: Option<ViewAxis>,
 }
 
-/// Splits an axis of a view into what runs inside a group and what counts groups. `None` where the elements
-/// of a group do not follow each other along the axis.
-fn grouped(axis: &ViewAxis, group: u32) -> Option<GroupedAxis> {
+/// A digit of an axis of a buffer.
+#[derive(Debug, Clone, Copy)]
+struct BufferDigit {
+    axis: usize,
+    /// Values; none is too large for a run-time extent.
+    extent: u32,
+    /// Elements of memory between two values.
+    stride: i64,
+    /// Positions of the axis between two values.
+    times: i64,
+}
+
+/// The digits of a buffer's axes: those of its stored layout, else one an axis.
+fn buffer_digits(param: &Param) -> Option<Vec<BufferDigit>> {
+    let mut digits = Vec::new();
+    if let Some(layout) = &param.stored {
+        for (axis, stored) in layout.axes().iter().enumerate() {
+            let mut times = 1;
+            for digit in stored {
+                let (extent, stride) = (digit.extent, i64::try_from(digit.stride).ok()?);
+                digits.push(BufferDigit { axis, extent, stride, times });
+                times *= i64::from(extent);
+            }
+        }
+        return Some(digits);
+    }
+    let mut stride = 1i64;
+    for (axis, extent) in param.shape.iter().enumerate().rev() {
+        let extent = match extent {
+            Extent::Const(n) => (*n).max(1),
+            Extent::Scalar(_) => u32::MAX,
+        };
+        digits.push(BufferDigit { axis, extent, stride, times: 1 });
+        stride = stride.checked_mul(i64::from(extent)).unwrap_or(i64::MAX);
+    }
+    Some(digits)
+}
+
+/// A digit of `extent` values, `step` apart by the measure `of`, as pieces of the digits of a buffer: for each the
+/// digit, the number of its values between two of the piece, and the values of the piece. Fastest first.
+fn pieces(
+    extent: u32,
+    step: i64,
+    digits: &[BufferDigit],
+    of: impl Fn(&BufferDigit) -> i64,
+) -> Option<Vec<(BufferDigit, i64, u32)>> {
+    let (mut left, mut step) = (extent, step);
+    let mut found = Vec::new();
+    while left > 1 {
+        let holds = |digit: &&BufferDigit| {
+            let unit = of(digit);
+            digit.extent > 1 && unit > 0 && unit <= step && step / unit < i64::from(digit.extent)
+        };
+        let digit = *digits.iter().find(holds)?;
+        let unit = of(&digit);
+        let apart = u32::try_from(step / unit).ok()?;
+        if step % unit != 0 || !digit.extent.is_multiple_of(apart) {
+            return None;
+        }
+        let taken = left.min(digit.extent / apart);
+        if !left.is_multiple_of(taken) {
+            return None;
+        }
+        found.push((digit, i64::from(apart), taken));
+        left /= taken;
+        step = step.checked_mul(i64::from(taken))?;
+    }
+    Some(found)
+}
+
+/// Splits an axis of a view of `param` into what runs inside a group and what counts groups, as it lies in the
+/// buffer of scales. `None` where the elements of a group do not follow each other along the axis.
+fn grouped(
+    axis: &ViewAxis,
+    group: u32,
+    param: &Param,
+    scale: Option<&Param>,
+) -> Option<GroupedAxis> {
     let size = i64::from(group);
+    let last = param.shape.len().checked_sub(1)?;
+    let own = buffer_digits(param)?;
+    let scales = scale.and_then(buffer_digits);
     let mut within = 1_u32;
-    let mut outer = Vec::new();
+    let mut counts_groups = false;
+    // fastest first
+    let mut outer: Vec<ViewDigit> = Vec::new();
     for digit in axis.digits.iter().rev() {
-        if digit.stride % size == 0 {
-            outer.push(ViewDigit { extent: digit.extent, stride: digit.stride / size });
-            continue;
-        }
-        // inside a group: behind nothing that counts groups
-        if !outer.is_empty() || digit.stride <= 0 || size % digit.stride != 0 {
-            return None;
-        }
-        let room = u32::try_from(size / digit.stride).ok()?;
-        if room.is_multiple_of(digit.extent) {
-            within = within.checked_mul(digit.extent)?;
-        } else if digit.extent.is_multiple_of(room) {
-            within = within.checked_mul(room)?;
-            outer.push(ViewDigit { extent: digit.extent / room, stride: 1 });
-        } else {
-            return None;
+        for (place, apart, mut extent) in
+            pieces(digit.extent, digit.stride, &own, |digit| digit.stride)?
+        {
+            let mut times = place.times * apart;
+            if place.axis == last {
+                if times < size {
+                    if counts_groups || size % times != 0 {
+                        return None;
+                    }
+                    let inside = extent.min(u32::try_from(size / times).ok()?);
+                    let room = u32::try_from(size / times).ok()?;
+                    if !room.is_multiple_of(inside) || !extent.is_multiple_of(inside) {
+                        return None;
+                    }
+                    within = within.checked_mul(inside)?;
+                    extent /= inside;
+                    times *= i64::from(inside);
+                }
+                if extent > 1 && times % size != 0 {
+                    return None;
+                }
+                times /= size;
+            }
+            if extent <= 1 {
+                continue;
+            }
+            counts_groups = true;
+            let Some(scales) = &scales else { continue };
+            let of_axis: Vec<BufferDigit> =
+                scales.iter().copied().filter(|digit| digit.axis == place.axis).collect();
+            for (place, apart, extent) in pieces(extent, times, &of_axis, |digit| digit.times)? {
+                let stride = place.stride * apart;
+                match outer.last_mut() {
+                    Some(faster) if faster.stride * i64::from(faster.extent) == stride => {
+                        faster.extent = faster.extent.checked_mul(extent)?;
+                    }
+                    Some(_) | None => outer.push(ViewDigit { extent, stride }),
+                }
+            }
         }
     }
     outer.reverse();
     let outer = match axis.extent {
-        _ if outer.is_empty() => None,
+        _ if !counts_groups => None,
         Extent::Scalar(_) if within > 1 => return None,
         Extent::Scalar(_) => Some(ViewAxis { extent: axis.extent, digits: outer }),
         Extent::Const(n) if n.is_multiple_of(within) => {
@@ -188,7 +290,9 @@ impl<'a> Lower<'a> {
                 continue;
             }
             let Some(view) = views.next() else { return Err(Refused) };
-            let Some(axis) = grouped(view, group) else {
+            let params = &self.kernel.params;
+            let scale = scaled.map(|scaled: Scaled| &params[scaled.by]);
+            let Some(axis) = grouped(view, group, &params[id], scale) else {
                 return Err(self.parted(access, group, span, "neighbours of a group lie apart"));
             };
             match entry {
@@ -404,28 +508,59 @@ impl<'a> Lower<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kernel_abi::stored::{StoredDigit, StoredLayout};
 
     fn axis(extent: u32, digits: &[(u32, i64)]) -> ViewAxis {
         let digits = digits.iter().map(|&(extent, stride)| ViewDigit { extent, stride }).collect();
         ViewAxis { extent: Extent::Const(extent), digits }
     }
 
+    fn param(dtype: DType, shape: &[u32], stored: Option<Vec<Vec<(u32, u64)>>>) -> Param {
+        let digit = |(extent, stride)| StoredDigit { extent, stride };
+        let axes = stored.map(|axes| {
+            axes.into_iter().map(|axis| axis.into_iter().map(digit).collect()).collect()
+        });
+        Param {
+            name: "w".to_owned(),
+            access: Access::Static,
+            settled: false,
+            words: None,
+            dtype,
+            shape: shape.iter().map(|&n| Extent::Const(n)).collect(),
+            stored: axes.map(|axes| StoredLayout::new(axes).unwrap()),
+            scaled: None,
+            contract: None,
+            span: Span::default(),
+        }
+    }
+
     #[test]
     fn axes_fall_apart_at_the_group() {
-        let row = grouped(&axis(7, &[(7, 256)]), 32).unwrap();
+        let (w, s) = (param(DType::E2m1, &[7, 256], None), param(DType::Ue8m0, &[7, 8], None));
+        let grouped = |axis: &ViewAxis| grouped(axis, 32, &w, Some(&s));
+        let row = grouped(&axis(7, &[(7, 256)])).unwrap();
         assert_eq!(row, GroupedAxis { within: 1, outer: Some(axis(7, &[(7, 8)])) });
-        let whole = grouped(&axis(256, &[(256, 1)]), 32).unwrap();
+        let whole = grouped(&axis(256, &[(256, 1)])).unwrap();
         assert_eq!(whole, GroupedAxis { within: 32, outer: Some(axis(8, &[(8, 1)])) });
-        let inside = grouped(&axis(32, &[(32, 1)]), 32).unwrap();
+        let inside = grouped(&axis(32, &[(32, 1)])).unwrap();
         assert_eq!(inside, GroupedAxis { within: 32, outer: None });
-        let eights = grouped(&axis(32, &[(32, 8)]), 32).unwrap();
+        let eights = grouped(&axis(32, &[(32, 8)])).unwrap();
         assert_eq!(eights, GroupedAxis { within: 4, outer: Some(axis(8, &[(8, 1)])) });
-        let merged = grouped(&axis(64, &[(2, 256), (32, 1)]), 32).unwrap();
-        assert_eq!(merged, GroupedAxis { within: 32, outer: Some(axis(2, &[(2, 8)])) });
-        assert_eq!(grouped(&axis(64, &[(32, 1), (2, 256)]), 32), None);
-        assert_eq!(grouped(&axis(48, &[(48, 1)]), 32), None);
-        let scalar =
-            ViewAxis { extent: Extent::Scalar(crate::index::Id::new(0)), ..axis(1, &[(9, 64)]) };
-        assert_eq!(grouped(&scalar, 32).unwrap().outer.unwrap().digits[0].stride, 2);
+        let flat = grouped(&axis(7 * 256, &[(7 * 256, 1)])).unwrap();
+        assert_eq!(flat, GroupedAxis { within: 32, outer: Some(axis(56, &[(56, 1)])) });
+        assert_eq!(grouped(&axis(64, &[(32, 1), (2, 32)])), None);
+        assert_eq!(grouped(&axis(48, &[(48, 1)])), None);
+    }
+
+    #[test]
+    fn scales_follow_through_stored_layouts() {
+        // blocks of 32 columns, 8 rows each; scales column by column
+        let w = param(DType::E2m1, &[8, 64], Some(vec![vec![(8, 32)], vec![(32, 1), (2, 256)]]));
+        let s = param(DType::Ue8m0, &[8, 2], Some(vec![vec![(8, 1)], vec![(2, 8)]]));
+        let grouped = |axis: &ViewAxis| grouped(axis, 32, &w, Some(&s));
+        let row = grouped(&axis(8, &[(8, 32)])).unwrap();
+        assert_eq!(row, GroupedAxis { within: 1, outer: Some(axis(8, &[(8, 1)])) });
+        let columns = grouped(&axis(64, &[(2, 256), (32, 1)])).unwrap();
+        assert_eq!(columns, GroupedAxis { within: 32, outer: Some(axis(2, &[(2, 8)])) });
     }
 }

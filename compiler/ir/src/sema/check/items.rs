@@ -1,8 +1,8 @@
 //! Headers of files, kernels and functions.
 
 use kernel_dsl::ast::{
-    Buffer, ConstParam, Contract, Domain, DomainKind, Function, Item, ItemKind, Kernel, Launch,
-    LaunchKey, Name, Qualifier, Space,
+    Buffer, ConstParam, Contract, Domain, DomainKind, Expr, ExprKind, Function, Item, ItemKind,
+    Kernel, Launch, LaunchKey, Name, Qualifier, Space,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -174,6 +174,11 @@ impl<'a> Checker<'a, '_> {
                 if let Some(scaled) = &buffer.scaled_by {
                     s.value(&scaled.group);
                 }
+                if let Some(layout) = &buffer.stored
+                    && let ExprKind::Layout(..) = layout.kind
+                {
+                    s.stored(layout);
+                }
             }
             s.launch(&kernel.launch, kernel.header_span);
             for condition in kernel.wheres.iter().flat_map(|clause| &clause.value) {
@@ -188,6 +193,21 @@ impl<'a> Checker<'a, '_> {
             s.statements(&kernel.body);
             s.no_value(&kernel.body, "a kernel");
         });
+    }
+
+    /// `layout(SHAPE : STRIDE)`: numbers in tuples.
+    fn stored(&mut self, e: &'a Expr) {
+        if let ExprKind::Layout(extents, strides) = &e.kind {
+            for part in [extents, strides] {
+                self.nested(part.span, |s| s.stored(part));
+            }
+        } else if let ExprKind::Tuple(parts) = &e.kind {
+            for part in parts {
+                self.nested(part.span, |s| s.stored(part));
+            }
+        } else {
+            self.value(e);
+        }
     }
 
     fn unknown_const_param(&mut self, name: &Name, params: &[ConstParam]) {
