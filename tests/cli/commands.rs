@@ -228,6 +228,16 @@ fn explain_knows_codes_and_kernels() {
     }
     let json = kernelc(gemv.into_iter().chain(["--format", "json"])).expect_code(0);
     assert!(json.json_lines()[0].is_object());
+    // Stored layouts are shown, and fragments that follow them are read whole.
+    let stored = "tests/suite/ops/stored_fragments.tile";
+    let answer = kernelc(["explain", stored, "stored_fragments", "--bind", "W=2"]).expect_code(0);
+    for line in [
+        "a: bf16 ((8, 4), (8, 4, 2)):((32, 512), (1, 8, 256))",
+        "load a: 4 of 16 bytes",
+        "load b: 4 of 16 bytes",
+    ] {
+        assert!(answer.stdout.contains(line), "`{line}` is missing:\n{}", answer.stdout);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::device::WaitOrder;
 use crate::distribution::Distribution;
 use crate::expand::{AccessNote, Banks, Notes, expand_noted};
-use crate::kernel::{Kernel, Op, Smem, SmemId, Stmt, StmtKind, ValueId};
+use crate::kernel::{Kernel, Op, Param, Smem, SmemId, Stmt, StmtKind, ValueId};
 use crate::smem_plan::SmemPlan;
 
 /// Bytes of a full memory instruction of one thread.
@@ -50,6 +50,8 @@ pub struct Report {
     /// 32-bit registers of a thread that hold values at once, at most, if every operation stays where it
     /// stands; ptxas may do better.
     pub registers: u32,
+    /// Parameters that are not row-major.
+    pub stored: Vec<StoredRow>,
     /// Named tiles and tiles in memory.
     pub tiles: Vec<TileRow>,
     /// Tiles in shared memory.
@@ -60,6 +62,19 @@ pub struct Report {
     pub folds: Vec<FoldRow>,
     /// Exchanges through shared memory.
     pub exchanges: Vec<ExchangeRow>,
+}
+
+/// A parameter with a stored layout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StoredRow {
+    /// The author's name.
+    pub name: String,
+    /// Where it is declared.
+    pub place: Place,
+    /// Element type.
+    pub dtype: String,
+    /// Extents and strides of each axis, digits fastest first.
+    pub layout: String,
 }
 
 /// A tile and how it is spread.
@@ -176,6 +191,7 @@ pub fn report(kernel: &Kernel, sources: &SourceMap) -> Result<Report, Vec<Diagno
         threads: kernel.launch.threads(),
         shared_bytes: device.shared_bytes,
         registers: registers::peak(&device),
+        stored: reader.stored(),
         tiles: reader.tiles(),
         smem: reader.smem(),
         accesses: reader.accesses(&notes),
@@ -218,6 +234,18 @@ impl Reader<'_> {
             return text;
         }
         text.chars().take(SHOWN).chain(std::iter::once('…')).collect()
+    }
+
+    fn stored(&self) -> Vec<StoredRow> {
+        let row = |param: &Param| {
+            Some(StoredRow {
+                name: param.name.clone(),
+                place: self.place(param.span),
+                dtype: param.dtype.name().to_owned(),
+                layout: param.stored.as_ref()?.to_string(),
+            })
+        };
+        self.kernel.params.iter().filter_map(row).collect()
     }
 
     fn tiles(&self) -> Vec<TileRow> {

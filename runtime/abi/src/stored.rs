@@ -21,8 +21,23 @@ pub struct StoredDigit {
 
 /// The layout of a buffer in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct StoredLayout {
     axes: Vec<Vec<StoredDigit>>,
+}
+
+/// A layout as a file has it.
+#[derive(Deserialize)]
+struct Unchecked {
+    axes: Vec<Vec<StoredDigit>>,
+}
+
+impl TryFrom<Unchecked> for StoredLayout {
+    type Error = StoredError;
+
+    fn try_from(file: Unchecked) -> Result<StoredLayout, StoredError> {
+        StoredLayout::new(file.axes)
+    }
 }
 
 /// Why digits make no layout.
@@ -115,7 +130,7 @@ impl StoredLayout {
             Some(digit) if digit.stride == 1 => digit.extent as usize,
             Some(_) | None => 1,
         };
-        if run * dtype.bits() as usize % 8 == 0 {
+        if (run * dtype.bits() as usize).is_multiple_of(8) {
             let size = bytes_of(dtype, run);
             for (number, from) in bytes.chunks_exact(size.max(1)).enumerate() {
                 let place = self.place((number * run) as u64) as usize;
@@ -197,5 +212,18 @@ mod tests {
         assert_eq!(gap, Err(StoredError::Gap { found: 32, wanted: 16 }));
         assert!(StoredLayout::new(vec![vec![digit(4, 1)], vec![digit(16, 1)]]).is_err());
         assert!(StoredLayout::new(vec![vec![digit(1, 99)], vec![digit(16, 1)]]).is_ok());
+        let large = vec![vec![digit(u32::MAX, 1)], vec![digit(u32::MAX, u64::from(u32::MAX))]];
+        let most = u64::from(u32::MAX) * u64::from(u32::MAX);
+        let large = [large, vec![vec![digit(9, most)]]].concat();
+        assert_eq!(StoredLayout::new(large), Err(StoredError::TooLarge));
+    }
+
+    #[test]
+    fn files_hold_layouts_that_are_checked() {
+        let layout = StoredLayout::new(vec![vec![digit(4, 1), digit(2, 4)]]).unwrap();
+        let file = Unchecked { axes: layout.axes.clone() };
+        assert_eq!(StoredLayout::try_from(file), Ok(layout));
+        let file = Unchecked { axes: vec![vec![digit(4, 1), digit(2, 5)]] };
+        assert_eq!(StoredLayout::try_from(file), Err(StoredError::Gap { found: 5, wanted: 4 }));
     }
 }

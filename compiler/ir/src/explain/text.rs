@@ -24,6 +24,12 @@ pub(super) fn render(report: &Report) -> String {
         report.shared_bytes,
         report.registers
     );
+    if !report.stored.is_empty() {
+        line!(text, "stored layouts (extents:strides, one entry an axis, digits fastest first)");
+    }
+    for param in &report.stored {
+        line!(text, "  {}{}: {} {}", at(&param.place), param.name, param.dtype, param.layout);
+    }
     line!(text, "tiles (v vector elements, l lanes, w warps, r registers; fastest first)");
     for tile in &report.tiles {
         let shape: Vec<String> = tile.shape.iter().map(u32::to_string).collect();

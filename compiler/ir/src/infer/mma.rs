@@ -190,17 +190,20 @@ impl Fixer<'_> {
         }
     }
 
-    /// Neighbours along k in one thread: 16 bytes where an operand comes from a buffer in which they lie
-    /// together, else a pair.
+    /// Neighbours along k in one thread: as many as lie together in a buffer of an operand, up to 16 bytes, else
+    /// a pair.
     fn vector(&self, letter: &str, extent: u32) -> u32 {
         let class = self.left(letter).0;
-        let bits = self.classes.memory.iter().filter(|used| !used.is_store).filter_map(|used| {
+        let widths = self.classes.memory.iter().filter(|used| !used.is_store).filter_map(|used| {
             let Storage::Buffer(param) = used.access.storage else { return None };
-            let axis = contiguous_axis(&tile_axes(&used.access))?;
+            let axes = tile_axes(&used.access);
+            let axis = contiguous_axis(&axes)?;
             let own = self.classes.class(Tile::Value(used.value), axis);
-            (own.is_some() && own == class).then(|| self.kernel.params[param].dtype.bits())
+            let bits = self.kernel.params[param].dtype.bits();
+            let together = 1 << axes[axis].run.trailing_zeros();
+            (own.is_some() && own == class).then(|| together.min(VECTOR_BYTES * 8 / bits.max(1)))
         });
-        let mut vec = bits.min().map_or(2, |bits| (VECTOR_BYTES * 8 / bits.max(1)).max(2));
+        let mut vec = widths.min().unwrap_or(2).max(2);
         while vec > 2 && !extent.is_multiple_of(vec * DEPTH_LANES.extent) {
             vec /= 2;
         }

@@ -10,6 +10,10 @@ use kernel_dsl::source::Span;
 /// The part of a value that holds the scales of its elements: `w.scale`.
 pub(super) const SCALE: &str = "scale";
 
+/// What `stored NAME` asks for.
+pub(super) const BY_NAME: &str =
+    "layouts of buffers by name (write `stored layout(SHAPE : STRIDE)`)";
+
 /// A place and what stands there.
 pub(super) type NotBuilt = (Span, &'static str);
 
@@ -106,7 +110,7 @@ pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
     found.extend(buffer.space.and_then(|space| self::space(space, buffer.span)));
     found.extend(buffer.ring.as_ref().map(|e| (e.span, "rings of buffers")));
     let by_name = buffer.stored.as_ref().filter(|e| !matches!(e.kind, ExprKind::Layout(..)));
-    found.extend(by_name.map(|e| (e.span, "layouts of buffers by name")));
+    found.extend(by_name.map(|e| (e.span, BY_NAME)));
     found
 }
 

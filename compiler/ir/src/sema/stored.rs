@@ -7,6 +7,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::lower::Lower;
+use super::not_built;
 use super::report::{Outcome, Refused};
 use crate::kernel::{Extent, ViewAxis, ViewDigit};
 
@@ -27,7 +28,7 @@ impl<'a> Lower<'a> {
             ));
         }
         let ExprKind::Layout(extents, strides) = &layout.kind else {
-            return Err(self.not_built(layout.span, "layouts of buffers by name"));
+            return Err(self.not_built(layout.span, not_built::BY_NAME));
         };
         let mut axes = Vec::with_capacity(shape.len());
         for (axis, &extent) in shape.iter().enumerate() {
