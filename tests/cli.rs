@@ -6,6 +6,7 @@
 mod cli {
     mod bad_input;
     mod build;
+    mod bundle;
     mod commands;
     mod run;
 }

@@ -12,5 +12,6 @@ pub mod layer1;
 pub mod process;
 pub mod program;
 pub mod runner;
+pub mod sets;
 pub mod suite;
 pub mod values;

@@ -2,15 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use kernel_audit::{
-    KernelObligations, LoadLine, Obligations, Processes, Report, Toolchain, check_build,
-};
+use kernel_audit::{Processes, Report, Toolchain, check_build};
 use kernel_codegen::{CodegenError, SourceLine, Stage, Tools, Usage};
 use kernel_dsl::source::SourceMap;
-use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
-use kernel_ir::index::Id;
+use kernel_ir::device::DeviceKernel;
 
 use crate::cli::{Answer, Cli, Format, exit};
+use crate::operations::{Operation, obligations, operations};
 use crate::package::{MANIFEST_FORMAT, Manifest};
 use crate::session::{self, Refusal};
 use crate::tools::{self, Tool};
@@ -65,6 +63,8 @@ impl Machine {
             llvm: kernel_codegen::llvm_version(),
             ptxas: self.ptxas_version.clone(),
             nvdisasm: self.nvdisasm_version.clone(),
+            bundle: String::new(),
+            bundle_sha256: String::new(),
             kernels: Vec::new(),
         }
     }
@@ -89,6 +89,8 @@ pub struct Product {
     pub usage: Usage,
     /// What the audit says.
     pub report: Report,
+    /// What each `.loc` line of the PTX stands for.
+    pub operations: Vec<Operation>,
 }
 
 impl Product {
@@ -147,14 +149,17 @@ pub fn compile_all(
     let products = in_parallel(workers, kernels.iter().zip(made).collect(), |(kernel, done)| {
         let (cubin, usage) = done.cubin.unwrap_or_default();
         let ptx = done.ptx.unwrap_or_default();
-        let report = check_build(&ptx, &cubin, &obligations(kernel), &processes);
-        Product { ptx, cubin, usage, report }
+        let operations = operations(sources, kernel);
+        let params = kernel.params.iter().map(|p| (p.name.clone(), p.access)).collect();
+        let duties = obligations(&kernel.export, params, &operations);
+        let report = check_build(&ptx, &cubin, &duties, &processes);
+        Product { ptx, cubin, usage, report, operations }
     });
     Ok(products)
 }
 
 /// Maps items on several threads and keeps their order.
-fn in_parallel<T: Send, R: Send>(
+pub fn in_parallel<T: Send, R: Send>(
     threads: usize,
     items: Vec<T>,
     run: impl Fn(T) -> R + Sync,
@@ -215,38 +220,6 @@ pub fn job(sources: &SourceMap, kernel: &DeviceKernel, last: Stage) -> Job {
         last,
         reproduce,
     }
-}
-
-/// What the audit holds a build to: every load with its side of the wait, every wait and launch.
-fn obligations(kernel: &DeviceKernel) -> Obligations {
-    let mut duties = KernelObligations {
-        kernel: kernel.export.clone(),
-        params: kernel.params.iter().map(|p| (p.name.clone(), p.access)).collect(),
-        ..KernelObligations::default()
-    };
-    for (id, loc) in kernel.locs.iter_enumerated() {
-        let line = id.index() as u32 + 1;
-        match loc.role {
-            OpRole::Load { param, order } => {
-                let load = LoadLine { line, param: param.index() as u32 };
-                let fixed = kernel.params[param].access == kernel_abi::Access::Static;
-                match order {
-                    WaitOrder::After if !fixed => duties.after.push(load),
-                    WaitOrder::Before if fixed => duties.before.push(load),
-                    WaitOrder::After | WaitOrder::Before | WaitOrder::Mixed | WaitOrder::NoWait => {
-                    }
-                }
-            }
-            OpRole::GridWait => duties.waits.push(line),
-            OpRole::GridLaunch => duties.launches.push(line),
-            OpRole::Arrive { .. } => duties.arrivals.push(line),
-            OpRole::Compute
-            | OpRole::Store { .. }
-            | OpRole::Prefetch { .. }
-            | OpRole::LastArriver { .. } => {}
-        }
-    }
-    Obligations { kernels: vec![duties] }
 }
 
 /// The disassembly of a cubin.

@@ -6,6 +6,7 @@
 //! name = "in_proj"                        # the artefact; the kernel's name when left out
 //! bind = { M = 1, N = 3216, K = 7168 }    # const parameters
 //! targets = ["sm_90a"]                    # fewer targets than the file states
+//! file = "more/gemv.tile"                 # the file of the kernel, where several have one of that name
 //! ```
 
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub struct Entry {
     pub bind: BTreeMap<String, BindValue>,
     /// Targets, when fewer than the file states.
     pub targets: Option<Vec<String>>,
+    /// The file of the kernel, by its path below the folder; without, the first of the folder that has such a kernel.
+    pub file: Option<String>,
 }
 
 /// A value of a const parameter.
@@ -90,6 +93,7 @@ mod tests {
             name: Some(name.to_owned()),
             bind: BTreeMap::new(),
             targets: None,
+            file: None,
         };
         for bad in ["", "a/b", "..", "a b"] {
             assert!(entry(bad).artefact().is_err(), "{bad}");

@@ -1,8 +1,8 @@
-//! What `kernelc build` writes: artefacts, a manifest, the audit report, and the stamps that let an unchanged
-//! kernel be skipped.
+//! What `kernelc build` writes: artefacts, the bundle of them, a manifest, the audit reports, and the stamps that let
+//! an unchanged kernel be skipped.
 //!
 //! Files are staged beside their place and renamed when all are there, the manifest last, so that a full disk
-//! or a killed process leaves either the old state or the new one.
+//! or a killed process leaves either the old state or the new one of each file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 
 use kernel_abi::stored::StoredLayout;
 use kernel_dsl::source::SourceMap;
-use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
-use kernel_ir::index::Id;
 use kernel_ir::kernel::{ContractBound, Extent, Kernel, Param};
 use kernel_ir::pipeline::Built;
 use serde::{Deserialize, Serialize};
@@ -35,6 +33,12 @@ pub struct Manifest {
     pub ptxas: String,
     /// Version of nvdisasm.
     pub nvdisasm: String,
+    /// The bundle: all kernels in one file.
+    #[serde(default)]
+    pub bundle: String,
+    /// SHA-256 of the bundle.
+    #[serde(default)]
+    pub bundle_sha256: String,
     /// One entry an artefact and target, sorted by name and target.
     pub kernels: Vec<KernelEntry>,
 }
@@ -127,63 +131,6 @@ pub enum ExtentEntry {
     Const(u32),
     /// Value of a scalar parameter.
     Scalar(String),
-}
-
-/// One line of the operation list: what `.loc` line `line` of the PTX stands for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct OperationEntry {
-    /// Line in the list, from 1.
-    pub line: u32,
-    /// Source file.
-    pub file: String,
-    /// Line in the source file, from 1.
-    pub source_line: u32,
-    /// Column there, from 1.
-    pub column: u32,
-    /// What the operation is to the memory-order checks.
-    pub role: String,
-    /// The parameter that it reads or writes.
-    pub param: Option<String>,
-    /// The side of `grid_wait` that the source has it on.
-    pub order: Option<String>,
-}
-
-/// The operation list of a kernel.
-pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<OperationEntry> {
-    kernel
-        .locs
-        .iter_enumerated()
-        .map(|(id, loc)| {
-            let place = sources.line_col(loc.span.file, loc.span.lo);
-            let (role, access) = match loc.role {
-                OpRole::Compute => ("compute", None),
-                OpRole::Load { param, order } => ("load", Some((param, order))),
-                OpRole::Store { param, order } => ("store", Some((param, order))),
-                OpRole::Prefetch { param, order } => ("prefetch", Some((param, order))),
-                OpRole::GridWait => ("grid_wait", None),
-                OpRole::GridLaunch => ("grid_launch", None),
-                OpRole::Arrive { .. } => ("arrive.last", None),
-                OpRole::LastArriver { .. } => ("last arriver", None),
-            };
-            OperationEntry {
-                line: id.index() as u32 + 1,
-                file: sources.name(loc.span.file).to_owned(),
-                source_line: place.line,
-                column: place.column,
-                role: role.to_owned(),
-                param: access.map(|(param, _)| kernel.params[param].name.clone()),
-                order: access.map(|(_, order)| {
-                    match order {
-                        WaitOrder::NoWait => "no-wait",
-                        WaitOrder::Before => "before",
-                        WaitOrder::After => "after",
-                        WaitOrder::Mixed => "mixed",
-                    }
-                    .to_owned()
-                }),
-            }
-        })
-        .collect()
 }
 
 /// The manifest's entry of a compiled kernel whose files are called `stem`.

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod reference;
 pub mod request;
 pub mod sample;
+pub mod sets;
 mod shown;
 pub mod step;
 pub mod synthetic;

@@ -58,6 +58,22 @@ pub(super) fn tunings(template: &KernelTemplate) -> Vec<Tuning> {
     entries.collect()
 }
 
+/// The given `const` parameters whose value is not their default.
+pub(super) fn named(template: &KernelTemplate, bindings: &Bindings) -> Vec<String> {
+    let kernel = template.kernel();
+    let bound = |bindings: &Bindings| {
+        let mut lower = Lower::new(template, Target::ALL[0]);
+        let outcome = lower.bind_consts(&kernel.consts, bindings, kernel.name.span);
+        outcome.ok().map(|()| lower.kernel.bindings)
+    };
+    let all = bound(bindings);
+    let is_named = |name: &str| {
+        let others = bindings.iter().filter(|(other, _)| *other != name);
+        bound(&others.map(|(other, value)| (other.to_owned(), value)).collect()) != all
+    };
+    bindings.iter().filter(|(name, _)| is_named(name)).map(|(name, _)| name.to_owned()).collect()
+}
+
 /// Statements of a block that is still open.
 #[derive(Debug, Default)]
 struct OpenBlock {

@@ -121,6 +121,12 @@ impl KernelTemplate {
     pub fn tunings(&self) -> Vec<Tuning> {
         lower::tunings(self)
     }
+
+    /// Those of the given `const` parameters whose value is not their default: without them the bindings would mean
+    /// another kernel.
+    pub fn named(&self, bindings: &Bindings) -> Vec<String> {
+        lower::named(self, bindings)
+    }
 }
 
 /// Values for `const` parameters by name.

@@ -1,13 +1,15 @@
 //! `kernelc audit FILE`: reads of data that may change, and reads that moved across a wait, in PTX or machine
-//! code of any origin.
+//! code of any origin, or in a bundle, whose kernels are held to what the compiler proved of them.
 
 use std::io::Read;
 
 use clap::Args;
+use kernel_abi::bundle::{Bundle, Policy};
 use kernel_audit::{Declarations, Processes, Report, audit_cubin, audit_ptx};
 use kernel_ir::target::Target;
 
 use super::{Answer, Cli, Format};
+use crate::bundle;
 use crate::session::{self, Refusal};
 use crate::tools::Tool;
 
@@ -16,7 +18,7 @@ use crate::tools::Tool;
 /// Exit codes: 0 clean, 1 findings, 2 wrong usage, 3 not judged.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// PTX or a cubin; `-` reads standard input.
+    /// PTX, a cubin or a bundle; `-` reads standard input.
     pub file: String,
     /// What PTX is assembled for; otherwise the file's own `.target`.
     #[arg(long, value_name = "TARGET", value_parser = super::parse_target)]
@@ -44,6 +46,21 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
     let declarations = Declarations::parse(&args.statics, &args.mutable)
         .map_err(|error| wrong(error.to_string()))?;
     let bytes = read(cli.format, &args.file)?;
+    if bytes.starts_with(bundle::MAGIC) {
+        if !args.statics.is_empty() || !args.mutable.is_empty() || args.ptx_only {
+            return Err(wrong("a bundle says itself what is static; audit it as it is".to_owned()));
+        }
+        let tools = Processes {
+            ptxas: None,
+            nvdisasm: Some(session::tool(cli, Tool::Nvdisasm)?),
+            scratch: std::env::temp_dir(),
+        };
+        let bundle = Bundle::from_bytes(bytes, Policy { allow_unaudited: true })
+            .map_err(|error| bundle::refusal(cli.format, &error.of(&args.file)))?;
+        let report = bundle::audit(&bundle, &tools)
+            .map_err(|message| session::cannot_read(cli.format, &args.file, &message))?;
+        return Ok(answer(cli.format, &args.file, &report));
+    }
     let report = if bytes.starts_with(ELF) {
         let nvdisasm = session::tool(cli, Tool::Nvdisasm)?;
         let tools =

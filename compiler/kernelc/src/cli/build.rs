@@ -1,9 +1,10 @@
-//! `kernelc build PATH`: PTX, cubins, a manifest and an audit report.
+//! `kernelc build PATH`: PTX, cubins, a bundle of them, a manifest and audit reports.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use kernel_abi::bundle::{Artefact, Bundle, Policy, encode};
 use kernel_dsl::diag::Diagnostic;
 use kernel_ir::device::DeviceKernel;
 use kernel_ir::pipeline::{self, Built, Front};
@@ -13,10 +14,10 @@ use kernel_ir::target::Target;
 use super::{Answer, Cli, Format, exit};
 use crate::back_end::{self, Machine, Product};
 use crate::build_file::Entry;
+use crate::bundle;
 use crate::output;
 use crate::package::{
-    KernelEntry, MANIFEST_FORMAT, Manifest, Staged, Stamps, manifest_entry, operations, read_json,
-    sha256,
+    KernelEntry, MANIFEST_FORMAT, Manifest, Staged, Stamps, manifest_entry, read_json, sha256,
 };
 use crate::session::{self, Refusal, Session, build_file, entry_bindings, tile_files};
 
@@ -56,6 +57,8 @@ pub struct BuildArgs {
 struct Point<'f> {
     name: String,
     set: Option<String>,
+    /// The file of the kernel.
+    file: String,
     template: &'f KernelTemplate,
     bindings: Bindings,
     target: Target,
@@ -79,7 +82,7 @@ pub fn run(cli: &Cli, args: &BuildArgs) -> Answer {
 fn build(cli: &Cli, args: &BuildArgs) -> Result<Answer, Refusal> {
     let mut session = Session::new();
     let mut fronts = Vec::new();
-    for file in tile_files(cli.format, &args.path)? {
+    for file in files(cli.format, args)? {
         fronts.push(session.open(cli.format, &file.to_string_lossy())?);
     }
     let machine = Machine::find(cli)?;
@@ -87,14 +90,19 @@ fn build(cli: &Cli, args: &BuildArgs) -> Result<Answer, Refusal> {
 
     let old: Manifest = read_json(&args.out.join("manifest.json")).unwrap_or_default();
     let old_stamps: Stamps = read_json(&args.out.join(STAMPS)).unwrap_or_default();
-    let kept: BTreeMap<String, KernelEntry> = points
+    let file = args.out.join(bundle::file_name(args.set.as_deref(), &args.path));
+    let old_bundle = Bundle::open(&file, Policy { allow_unaudited: true }).ok();
+    let kept: BTreeMap<String, (KernelEntry, Artefact)> = points
         .iter()
         .filter(|_| !args.force && old.format == MANIFEST_FORMAT)
         .filter(|point| old_stamps.get(&point.stem()) == Some(&point.stamp))
         .filter_map(|point| {
             let same = |e: &&KernelEntry| e.name == point.name && e.target == point.target.name();
             let entry = old.kernels.iter().find(same)?;
-            intact(&args.out, entry).then(|| (point.stem(), entry.clone()))
+            let bundled = old_bundle.as_ref()?.artefact(&point.name, point.target.name())?;
+            let is_same = sha256(bundled.cubin()) == entry.cubin_sha256;
+            let kept = || (point.stem(), (entry.clone(), bundle::copy(bundled)));
+            (is_same && intact(&args.out, entry)).then(kept)
         })
         .collect();
 
@@ -123,7 +131,8 @@ fn build(cli: &Cli, args: &BuildArgs) -> Result<Answer, Refusal> {
     let products = back_end::compile_all(cli, &machine, &session.sources, args.jobs, &devices)?;
     let mut staged = Staged::default();
     let mut manifest = machine.manifest();
-    manifest.kernels = kept.values().cloned().collect();
+    manifest.kernels = kept.values().map(|(entry, _)| entry.clone()).collect();
+    let mut artefacts: Vec<Artefact> = kept.values().map(|(_, bundled)| bundled.clone()).collect();
     let mut stamps: Stamps = Stamps::new();
     for point in points.iter().filter(|p| kept.contains_key(&p.stem())) {
         stamps.insert(point.stem(), point.stamp.clone());
@@ -133,10 +142,18 @@ fn build(cli: &Cli, args: &BuildArgs) -> Result<Answer, Refusal> {
             left_out.push(format!("{}: left out, spills", point.stem()));
             continue;
         }
-        manifest.kernels.push(stage(&mut staged, args, &session, point, built, &product));
+        let (entry, artefact) = stage(&mut staged, args, &session, point, built, &product);
+        manifest.kernels.push(entry);
+        artefacts.push(artefact);
         stamps.insert(point.stem(), point.stamp.clone());
     }
     manifest.kernels.sort_by(|a, b| (&a.name, &a.target).cmp(&(&b.name, &b.target)));
+    let bytes = encode(&bundle::maker(&manifest), &artefacts)
+        .map_err(|error| bundle::refusal(cli.format, &error))?;
+    manifest.bundle = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    manifest.bundle_sha256 = sha256(&bytes);
+    let size = bytes.len();
+    staged.add(file.clone(), bytes);
     staged.add(args.out.join(STAMPS), json(&stamps));
     staged.add(args.out.join("manifest.json"), json(&manifest));
     staged.commit(cli.format)?;
@@ -155,6 +172,7 @@ fn build(cli: &Cli, args: &BuildArgs) -> Result<Answer, Refusal> {
             for line in left_out {
                 answer.stdout.push_str(&format!("{line}\n"));
             }
+            answer.stdout.push_str(&format!("{}: {size} bytes\n", file.display()));
         }
     }
     Ok(answer)
@@ -167,6 +185,22 @@ fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("our own types have string keys only");
     text.push(b'\n');
     text
+}
+
+/// The files that hold what is to be built: those that the entries of the set name, and where an entry names none
+/// all of the folder.
+fn files(format: Format, args: &BuildArgs) -> Result<Vec<PathBuf>, Refusal> {
+    let Some(set) = &args.set else { return tile_files(format, &args.path) };
+    let file = build_file(format, &args.path)?;
+    let entries = file.set.get(set).map(Vec::as_slice).unwrap_or_default();
+    let mut files: Vec<PathBuf> =
+        entries.iter().filter_map(|entry| Some(args.path.join(entry.file.as_ref()?))).collect();
+    if files.is_empty() || entries.iter().any(|entry| entry.file.is_none()) {
+        files.extend(tile_files(format, &args.path)?);
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
 }
 
 /// All that is to be built.
@@ -184,6 +218,13 @@ fn points<'f>(
                 fronts.iter().flat_map(|f| f.templates.iter().map(KernelTemplate::name)).collect();
             wrong(format!("no kernel `{name}`; there are {}", known.join(", ")))
         })
+    };
+    let find_in = |file: &Path, name: &str| {
+        let is_it = |front: &&'f Front| Path::new(session.sources.name(front.root)) == file;
+        let front = fronts.iter().find(is_it);
+        front
+            .and_then(|front| Some((front, front.template(name)?)))
+            .ok_or_else(|| wrong(format!("`{}` has no kernel `{name}`", file.display())))
     };
     let mut points = Vec::new();
     let mut add =
@@ -225,6 +266,7 @@ fn points<'f>(
                     points.push(Point {
                         name: name.clone(),
                         set,
+                        file: session.sources.name(front.root).to_owned(),
                         template,
                         bindings: bindings.clone(),
                         target,
@@ -243,7 +285,10 @@ fn points<'f>(
                 wrong(format!("no set `{set}` in build.toml; there are {}", known.join(", ")))
             })?;
             for entry in entries {
-                let (front, template) = find(&entry.kernel)?;
+                let (front, template) = match &entry.file {
+                    None => find(&entry.kernel)?,
+                    Some(file) => find_in(&args.path.join(file), &entry.kernel)?,
+                };
                 add(front, template, entry, Some(set))?;
             }
         }
@@ -300,7 +345,7 @@ fn entry_of(kernel: &str, bindings: &Bindings) -> Entry {
             ConstValue::Float(_) => None,
         })
         .collect();
-    Entry { kernel: kernel.to_owned(), name: None, bind, targets: None }
+    Entry { kernel: kernel.to_owned(), name: None, bind, targets: None, file: None }
 }
 
 /// Hash of the texts, the bindings, the target and the tools.
@@ -340,19 +385,28 @@ fn stage(
     point: &Point<'_>,
     built: &Built,
     product: &Product,
-) -> KernelEntry {
+) -> (KernelEntry, Artefact) {
     let stem = point.stem();
     let entry =
         manifest_entry(&session.sources, &point.name, point.set.clone(), &stem, built, product);
     staged.add(args.out.join(&entry.ptx), product.ptx.clone());
     staged.add(args.out.join(&entry.cubin), product.cubin.clone());
-    staged.add(args.out.join(&entry.ops), json(&operations(&session.sources, &built.device)));
+    staged.add(args.out.join(&entry.ops), json(&product.operations));
     staged.add(args.out.join(format!("{stem}.audit.json")), product.report.to_json() + "\n");
-    entry
+    let artefact = bundle::artefact(
+        &session.sources,
+        &point.name,
+        &point.file,
+        point.template,
+        &point.bindings,
+        built,
+        product,
+    );
+    (entry, artefact)
 }
 
 /// Kernels and targets with what they need and what the audit says.
-fn table(manifest: &Manifest, kept: &BTreeMap<String, KernelEntry>) -> String {
+fn table(manifest: &Manifest, kept: &BTreeMap<String, (KernelEntry, Artefact)>) -> String {
     let width = manifest.kernels.iter().map(|k| k.name.len()).max().unwrap_or(0).max(6);
     let mut text = format!("{:width$}  target   registers  spilled  shared  audit\n", "kernel");
     for k in &manifest.kernels {

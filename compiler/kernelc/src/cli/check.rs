@@ -85,7 +85,7 @@ fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refus
     }
     let mut found = Found { diagnostics: front.diagnostics.clone(), ..Found::default() };
     for template in selected(&front, args) {
-        let points = bindings(template, &explicit, &build);
+        let points = bindings(template, &explicit, &build, Path::new(path));
         if points.is_empty() {
             found.diagnostics.push(
                 Diagnostic::warning(
@@ -124,7 +124,12 @@ fn selected<'f>(front: &'f Front, args: &CheckArgs) -> impl Iterator<Item = &'f 
 }
 
 /// The bindings to check a kernel with: the command line's, else every entry of build.toml, else the defaults.
-fn bindings(template: &KernelTemplate, explicit: &Bindings, build: &BuildFile) -> Vec<Bindings> {
+fn bindings(
+    template: &KernelTemplate,
+    explicit: &Bindings,
+    build: &BuildFile,
+    path: &Path,
+) -> Vec<Bindings> {
     if explicit.iter().next().is_some() {
         return vec![explicit.clone()];
     }
@@ -133,6 +138,7 @@ fn bindings(template: &KernelTemplate, explicit: &Bindings, build: &BuildFile) -
         .values()
         .flatten()
         .filter(|entry| entry.kernel == template.name())
+        .filter(|entry| entry.file.as_ref().is_none_or(|file| path.ends_with(file)))
         .map(entry_bindings)
         .collect();
     if !entries.is_empty() {

@@ -65,7 +65,8 @@ impl BundleError {
     }
 
     /// The same of the bundle of that name.
-    pub(super) fn of(self, bundle: &str) -> BundleError {
+    #[must_use]
+    pub fn of(self, bundle: &str) -> BundleError {
         BundleError { bundle: bundle.to_owned(), ..self }
     }
 }

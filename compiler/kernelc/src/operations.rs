@@ -1,0 +1,139 @@
+//! What each `.loc` line of a kernel's PTX stands for, and what follows from it for the audit.
+
+use kernel_abi::Access;
+use kernel_audit::{KernelObligations, LoadLine, Obligations};
+use kernel_dsl::source::SourceMap;
+use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
+use kernel_ir::index::Id;
+use serde::{Deserialize, Serialize};
+
+/// One line of the operation list: what `.loc` line `line` of the PTX stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Line in the list, from 1.
+    pub line: u32,
+    /// Source file.
+    pub file: String,
+    /// Line in the source file, from 1.
+    pub source_line: u32,
+    /// Column there, from 1.
+    pub column: u32,
+    /// What the operation is to the memory-order checks.
+    pub role: Role,
+    /// The parameter that it reads or writes.
+    pub param: Option<String>,
+    /// The side of `grid_wait` that the source has it on.
+    pub order: Option<Side>,
+}
+
+/// What an operation is to the memory-order checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Touches no global memory.
+    #[serde(rename = "compute")]
+    Compute,
+    /// Loads of a parameter.
+    #[serde(rename = "load")]
+    Load,
+    /// Stores to a parameter.
+    #[serde(rename = "store")]
+    Store,
+    /// A prefetch of a parameter.
+    #[serde(rename = "prefetch")]
+    Prefetch,
+    /// `grid_wait`.
+    #[serde(rename = "grid_wait")]
+    GridWait,
+    /// `grid_launch`.
+    #[serde(rename = "grid_launch")]
+    GridLaunch,
+    /// An arrival at a word of a counter.
+    #[serde(rename = "arrive.last")]
+    Arrive,
+    /// The choice on an arrival.
+    #[serde(rename = "last arriver")]
+    LastArriver,
+}
+
+/// A side of `grid_wait`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// The kernel does not wait.
+    NoWait,
+    /// No path has waited.
+    Before,
+    /// Every path has waited.
+    After,
+    /// Some paths have waited.
+    Mixed,
+}
+
+/// The operation list of a kernel.
+pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> {
+    kernel
+        .locs
+        .iter_enumerated()
+        .map(|(id, loc)| {
+            let place = sources.line_col(loc.span.file, loc.span.lo);
+            let (role, access) = match loc.role {
+                OpRole::Compute => (Role::Compute, None),
+                OpRole::Load { param, order } => (Role::Load, Some((param, order))),
+                OpRole::Store { param, order } => (Role::Store, Some((param, order))),
+                OpRole::Prefetch { param, order } => (Role::Prefetch, Some((param, order))),
+                OpRole::GridWait => (Role::GridWait, None),
+                OpRole::GridLaunch => (Role::GridLaunch, None),
+                OpRole::Arrive { .. } => (Role::Arrive, None),
+                OpRole::LastArriver { .. } => (Role::LastArriver, None),
+            };
+            Operation {
+                line: id.index() as u32 + 1,
+                file: sources.name(loc.span.file).to_owned(),
+                source_line: place.line,
+                column: place.column,
+                role,
+                param: access.map(|(param, _)| kernel.params[param].name.clone()),
+                order: access.map(|(_, order)| match order {
+                    WaitOrder::NoWait => Side::NoWait,
+                    WaitOrder::Before => Side::Before,
+                    WaitOrder::After => Side::After,
+                    WaitOrder::Mixed => Side::Mixed,
+                }),
+            }
+        })
+        .collect()
+}
+
+/// What the audit holds a build to: every load with its side of the wait, every wait and launch.
+pub fn obligations(
+    entry: &str,
+    params: Vec<(String, Access)>,
+    operations: &[Operation],
+) -> Obligations {
+    let mut duties =
+        KernelObligations { kernel: entry.to_owned(), params, ..KernelObligations::default() };
+    for operation in operations {
+        let line = operation.line;
+        match operation.role {
+            Role::Load => {
+                let found = operation
+                    .param
+                    .as_ref()
+                    .and_then(|name| duties.params.iter().position(|(param, _)| param == name));
+                let Some(param) = found else { continue };
+                let fixed = duties.params[param].1 == Access::Static;
+                let load = LoadLine { line, param: param as u32 };
+                match operation.order {
+                    Some(Side::After) if !fixed => duties.after.push(load),
+                    Some(Side::Before) if fixed => duties.before.push(load),
+                    Some(Side::After | Side::Before | Side::Mixed | Side::NoWait) | None => {}
+                }
+            }
+            Role::GridWait => duties.waits.push(line),
+            Role::GridLaunch => duties.launches.push(line),
+            Role::Arrive => duties.arrivals.push(line),
+            Role::Compute | Role::Store | Role::Prefetch | Role::LastArriver => {}
+        }
+    }
+    Obligations { kernels: vec![duties] }
+}
