@@ -1,5 +1,4 @@
 //! `build.toml` names every kernel of every decode plan that is compiled ahead.
-#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
 use kernel_tests::sets::{MARK, text};
 

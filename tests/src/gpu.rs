@@ -17,7 +17,7 @@ use kernel_ir::kernel::{ContractBound, Kernel, ParamId};
 use kernel_ir::pipeline::Built;
 use serde_json::{Value, json};
 
-pub use plan::{Case, Source, sources};
+pub use plan::{Case, Source, folder, sources};
 
 use crate::program::Program;
 use crate::runner;
@@ -46,7 +46,7 @@ pub fn make(config: &Config) -> Result<usize, String> {
     let folder = config.out.join("cases");
     create(&folder)?;
     let mut writer = Writer { folder, data: Vec::new(), cases: Vec::new() };
-    for source in sources()? {
+    for source in sources(&crate::program::package_folder().join("suite"))? {
         if config.words.is_empty() || config.words.iter().any(|word| source.name.contains(word)) {
             compile_and_run(config, &source, &mut writer)
                 .map_err(|reason| format!("{}: {reason}", source.name))?;

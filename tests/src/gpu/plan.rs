@@ -12,6 +12,8 @@ use crate::suite;
 pub struct Source {
     /// Name, by which sources are chosen.
     pub name: String,
+    /// Folder that its files have in common with those of its kind.
+    pub folder: &'static str,
     /// Path of the file below the folder that `files` are written to.
     pub path: String,
     /// Paths and texts.
@@ -43,8 +45,33 @@ impl Source {
         format!("case{number}")
     }
 
+    /// The name of an artefact among those of all sources.
+    pub fn bundled(&self, number: usize) -> String {
+        format!("{}.{number}", self.name.replace('/', "_"))
+    }
+
+    /// Its file in a folder of all sources.
+    pub fn file(&self) -> String {
+        format!("{}/{}", self.folder, self.path)
+    }
+
+    /// The checked file.
+    pub fn program(&self) -> program::Program {
+        let text = |path: &str| {
+            let file = self.files.iter().find(|(known, _)| known == path);
+            file.map(|(_, text)| text.clone()).ok_or_else(|| format!("there is no file `{path}`"))
+        };
+        let own = text(&self.path).unwrap_or_default();
+        program::Program::of_text(&self.path, &own, &mut |path| text(path))
+    }
+
     /// A `build.toml` with the set `gpu`.
     pub fn build_file(&self) -> String {
+        self.entries(|number| format!("name = \"{}\"\n", Source::artefact(number)))
+    }
+
+    /// The entries of the set `gpu`; `head` gives the lines that follow the kernel.
+    fn entries(&self, head: impl Fn(usize) -> String) -> String {
         let mut text = String::new();
         for (number, case) in self.cases.iter().enumerate() {
             let entry = |(name, value): &(String, i64)| match case.flags.contains(name) {
@@ -53,9 +80,9 @@ impl Source {
             };
             let bind: Vec<String> = case.bind.iter().map(entry).collect();
             text.push_str(&format!(
-                "[[set.gpu]]\nkernel = \"{}\"\nname = \"{}\"\nbind = {{ {} }}\n\n",
+                "[[set.gpu]]\nkernel = \"{}\"\n{}bind = {{ {} }}\n\n",
                 case.kernel,
-                Source::artefact(number),
+                head(number),
                 bind.join(", ")
             ));
         }
@@ -63,19 +90,33 @@ impl Source {
     }
 }
 
-/// Everything that runs on a GPU.
+/// All sources as one folder with a `build.toml`: paths below it and texts.
+pub fn folder(sources: &[Source]) -> std::collections::BTreeMap<String, String> {
+    let mut files = std::collections::BTreeMap::new();
+    let mut build = String::new();
+    for source in sources {
+        let texts = source.files.iter();
+        files.extend(texts.map(|(path, text)| (format!("{}/{path}", source.folder), text.clone())));
+        build.push_str(&source.entries(|number| {
+            format!("name = \"{}\"\nfile = \"{}\"\n", source.bundled(number), source.file())
+        }));
+    }
+    files.insert("build.toml".to_owned(), build);
+    files
+}
+
+/// Everything that runs on a GPU; `folder` holds the file tests.
 ///
 /// # Errors
 /// A test file cannot be read.
-pub fn sources() -> Result<Vec<Source>, String> {
+pub fn sources(folder: &std::path::Path) -> Result<Vec<Source>, String> {
     let mut all = Vec::new();
-    let folder = program::package_folder().join("suite");
-    let lib = library(&folder)?;
-    for test in suite::file_tests(&folder)? {
+    let lib = library(folder)?;
+    for test in suite::file_tests(folder)? {
         let is_run = test.path.starts_with("ops/")
             || test.path.starts_with("run/") && !test.path.starts_with("run/err/");
         if is_run && test.case.is_none() {
-            all.push(of_test(&folder, &test.path, &lib)?);
+            all.push(of_test(folder, &test.path, &lib)?);
         }
     }
     all.extend(k3());
@@ -128,7 +169,7 @@ fn of_test(
     }
     let mut files = lib.to_vec();
     files.push((path.to_owned(), text));
-    Ok(Source { name: path.to_owned(), path: path.to_owned(), files, cases })
+    Ok(Source { name: path.to_owned(), folder: "suite", path: path.to_owned(), files, cases })
 }
 
 /// The const parameters of a kernel that are truth values.
@@ -390,6 +431,7 @@ fn k3() -> Vec<Source> {
     files
         .map(|file| Source {
             name: format!("kimi_k3/{}", file.name),
+            folder: "kimi_k3",
             path: file.name.to_owned(),
             files: all.clone(),
             cases: cases_of(file.name),
