@@ -29,7 +29,11 @@ const EDGES: [(&str, &[&str], &[&str]); 13] = [
         &[],
     ),
     ("kimi_k3", &["kernel_abi"], &[]),
-    ("kimi-k3", &["kernel_abi", "kernel_emulator", "kernel_text", "kimi_k3"], &[]),
+    (
+        "kimi-k3",
+        &["kernel_abi", "kernel_emulator", "kernel_runtime", "kernel_text", "kimi_k3"],
+        &[],
+    ),
     (
         "kernel_tests",
         &["kernel_abi", "kernel_dsl", "kernel_emulator", "kernel_ir", "kimi_k3"],
@@ -48,7 +52,7 @@ const GATES: [(&str, &[&str]); 11] = [
     ("mlir-sys", &["kernel_codegen"]),
     ("inkwell", &["kernel_codegen"]),
     ("llvm-sys", &["kernel_codegen"]),
-    ("tracing-subscriber", &["kernelc"]),
+    ("tracing-subscriber", &["kernelc", "kimi-k3"]),
     ("tokenizers", &["kernel_text"]),
     ("memmap2", &["kernel_abi", "kimi_k3"]),
     ("cudarc", &["kernel_runtime"]),

@@ -97,6 +97,30 @@ impl TensorView<'_> {
     }
 }
 
+/// The tensors of a checkpoint, read from its files.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'c> {
+    checkpoint: &'c Checkpoint,
+}
+
+impl Reader<'_> {
+    /// The checkpoint.
+    pub(crate) fn checkpoint(&self) -> &Checkpoint {
+        self.checkpoint
+    }
+
+    /// The first `len` bytes of a tensor.
+    ///
+    /// # Errors
+    /// There is no such tensor, its file was cut off, or it cannot be read.
+    pub(crate) fn read(&self, name: &str, len: usize) -> Result<Vec<u8>, CheckpointError> {
+        let all = &self.checkpoint.tensors;
+        let place = all.get(name).ok_or_else(|| self.checkpoint.missing(name))?;
+        let len = len.min(place.bytes.len());
+        self.checkpoint.files[place.file].read(place.bytes.start, len)
+    }
+}
+
 impl Checkpoint {
     /// Maps the files of a folder and checks their headers.
     ///
@@ -195,6 +219,12 @@ impl Checkpoint {
         })?;
         let bytes = &self.files[place.file].bytes()[place.bytes.clone()];
         Ok(TensorView { dtype, shape: place.shape.clone(), bytes })
+    }
+
+    /// The tensors, read from their files and not through the map: a file that is cut off meanwhile is an error there,
+    /// where the map would end the process.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { checkpoint: self }
     }
 
     /// A tensor of that element type and shape.

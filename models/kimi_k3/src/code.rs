@@ -92,6 +92,8 @@ codes! {
     K0503,
     /// The buffers need more memory than there is.
     K0504,
+    /// A CUDA device without a bundle of kernels.
+    K0505,
     /// A set of tasks cannot be read.
     K0601,
     /// A set of tasks is empty, a line of it is no task, or a task does not fit the tokenizer.

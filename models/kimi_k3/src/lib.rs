@@ -24,6 +24,7 @@ pub mod sets;
 mod shown;
 pub mod step;
 pub mod synthetic;
+pub mod traffic;
 pub mod weights;
 
 pub use checkpoint::{Checkpoint, CheckpointError};

@@ -1,10 +1,11 @@
 //! How the weights of a rank are made from the tensors of a checkpoint.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use kernel_abi::DType;
 
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::checkpoint::{Checkpoint, CheckpointError, Reader, TensorView};
 
 /// A weight of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +112,7 @@ pub trait TensorSource {
         dtype: DType,
         rows: u64,
         columns: u64,
-    ) -> Result<&[u8], Self::Error>;
+    ) -> Result<Cow<'_, [u8]>, Self::Error>;
 }
 
 impl TensorSource for Checkpoint {
@@ -124,23 +125,56 @@ impl TensorSource for Checkpoint {
         dtype: DType,
         rows: u64,
         columns: u64,
-    ) -> Result<&[u8], CheckpointError> {
+    ) -> Result<Cow<'_, [u8]>, CheckpointError> {
         let tensor = self.tensor(name)?;
-        let bytes = (rows * columns) as usize * dtype.bytes().unwrap_or(1) as usize;
-        if tensor.dtype != dtype {
-            return Err(CheckpointError::DType {
-                tensor: name.to_owned(),
-                found: tensor.dtype.to_string(),
-                expected: dtype.to_string(),
-            });
-        }
-        let whole = tensor.bytes.len() == bytes || rows == 1;
-        tensor.bytes.get(..bytes).filter(|_| whole).ok_or_else(|| CheckpointError::Shape {
-            tensor: name.to_owned(),
-            found: tensor.shape,
-            expected: format!("[{rows}, {columns}]"),
-        })
+        let wanted = (rows * columns) as usize * dtype.bytes().unwrap_or(1) as usize;
+        check_matrix(name, &tensor, dtype, [rows, columns], wanted)?;
+        Ok(Cow::Borrowed(&tensor.bytes[..wanted]))
     }
+}
+
+impl TensorSource for Reader<'_> {
+    type Error = CheckpointError;
+
+    /// As of the checkpoint, but read from the file.
+    fn matrix(
+        &self,
+        name: &str,
+        dtype: DType,
+        rows: u64,
+        columns: u64,
+    ) -> Result<Cow<'_, [u8]>, CheckpointError> {
+        let tensor = self.checkpoint().tensor(name)?;
+        let wanted = (rows * columns) as usize * dtype.bytes().unwrap_or(1) as usize;
+        check_matrix(name, &tensor, dtype, [rows, columns], wanted)?;
+        Ok(Cow::Owned(self.read(name, wanted)?))
+    }
+}
+
+/// Whether a tensor has that type and at least those bytes: just them, if it is no vector.
+fn check_matrix(
+    name: &str,
+    tensor: &TensorView<'_>,
+    dtype: DType,
+    [rows, columns]: [u64; 2],
+    wanted: usize,
+) -> Result<(), CheckpointError> {
+    if tensor.dtype != dtype {
+        return Err(CheckpointError::DType {
+            tensor: name.to_owned(),
+            found: tensor.dtype.to_string(),
+            expected: dtype.to_string(),
+        });
+    }
+    let found = tensor.bytes.len();
+    if found == wanted || (rows == 1 && found > wanted) {
+        return Ok(());
+    }
+    Err(CheckpointError::Shape {
+        tensor: name.to_owned(),
+        found: tensor.shape.clone(),
+        expected: format!("[{rows}, {columns}]"),
+    })
 }
 
 impl Recipe {
@@ -224,9 +258,15 @@ mod tests {
     impl TensorSource for Counting {
         type Error = String;
 
-        fn matrix(&self, name: &str, dtype: DType, rows: u64, cols: u64) -> Result<&[u8], String> {
-            let bytes = (rows * cols * u64::from(dtype.bytes().unwrap_or(1))) as usize;
-            self.0.get(..bytes).ok_or_else(|| format!("{name} is short"))
+        fn matrix(
+            &self,
+            name: &str,
+            dtype: DType,
+            rows: u64,
+            columns: u64,
+        ) -> Result<Cow<'_, [u8]>, String> {
+            let bytes = (rows * columns * u64::from(dtype.bytes().unwrap_or(1))) as usize;
+            self.0.get(..bytes).map(Cow::Borrowed).ok_or_else(|| format!("{name} is short"))
         }
     }
 

@@ -170,22 +170,7 @@ impl CudaExecutor {
         }
         let mut stream = Stream::new(device)?;
         stream.set_limit(options.limit);
-        let stock = Stock::new(&stream, &plan, options.sharing, options.poison)?;
-        let marks = match options.nodes_of_mark {
-            0 => None,
-            nodes => {
-                let most = plan.nodes.len() / nodes + 1;
-                Some(MarkTable::new(&stream, u32::try_from(most).unwrap_or(u32::MAX))?)
-            }
-        };
-        let all: Vec<NodeId> = (0..plan.nodes.len() as u32).map(NodeId).collect();
-        let graph = stream.capture(|recorder| {
-            if let Some(marks) = &marks {
-                recorder.set_marks(marks);
-            }
-            record::nodes(recorder, &plan, &kernels, &stock, &options, &all, Begin::Early)
-        })?;
-        stream.finish(|| vec!["the preparation of buffers".to_owned()])?;
+        let (stock, graph) = lay_out(&stream, &plan, &kernels, &options, None)?;
         tracing::info!(
             kernels = kernels.len(),
             plan_nodes = plan.nodes.len(),
@@ -195,15 +180,7 @@ impl CudaExecutor {
             step_bytes = need.step,
             "prepared a plan"
         );
-        let is_missing = |&(_, buffer): &(usize, &PlanBuffer)| {
-            let needs = match buffer.role {
-                BufferRole::Weight | BufferRole::Host { .. } => true,
-                BufferRole::State | BufferRole::Step => false,
-            };
-            needs && buffer.elements() != Some(0)
-        };
-        let missing = plan.buffers.iter().enumerate().filter(is_missing);
-        let missing = missing.map(|(at, _)| BufferId(at as u32)).collect();
+        let missing = outside(&plan).collect();
         let done = Event::new(device)?;
         Ok(CudaExecutor {
             plan,
@@ -216,6 +193,24 @@ impl CudaExecutor {
             missing,
             has_stepped: false,
         })
+    }
+
+    /// Lays the buffers of a step out anew. Weights keep their content; states are zero, and the host writes its buffers
+    /// again.
+    ///
+    /// # Errors
+    /// There is too little memory, or the driver does not make a graph.
+    pub fn set_sharing(&mut self, sharing: Sharing) -> Result<(), RuntimeError> {
+        self.options.sharing = sharing;
+        let weights = self.stock.weights().clone();
+        let laid = lay_out(&self.stream, &self.plan, &self.kernels, &self.options, Some(weights))?;
+        (self.stock, self.graph) = laid;
+        let is_host = |buffer: &BufferId| {
+            matches!(self.plan.buffers[buffer.index()].role, BufferRole::Host { .. })
+        };
+        self.missing.extend(outside(&self.plan).filter(is_host));
+        self.has_stepped = false;
+        Ok(())
     }
 
     /// What the buffers of a plan need.
@@ -341,6 +336,45 @@ impl Executor for CudaExecutor {
         self.has_stepped = true;
         Ok(())
     }
+}
+
+/// The buffers that others fill: weights and those of the host.
+fn outside(plan: &CheckedPlan) -> impl Iterator<Item = BufferId> {
+    let is_outside = |(_, buffer): &(usize, &PlanBuffer)| {
+        let is_filled = match buffer.role {
+            BufferRole::Weight | BufferRole::Host { .. } => true,
+            BufferRole::State | BufferRole::Step => false,
+        };
+        is_filled && buffer.elements() != Some(0)
+    };
+    plan.buffers.iter().enumerate().filter(is_outside).map(|(at, _)| BufferId(at as u32))
+}
+
+/// Takes memory for the buffers of a plan and writes its graph down. `weights` are those of a layout before.
+fn lay_out(
+    stream: &Stream,
+    plan: &CheckedPlan,
+    kernels: &BTreeMap<KernelKey, Kernel>,
+    options: &CudaOptions,
+    weights: Option<Buffer>,
+) -> Result<(Stock, Graph), RuntimeError> {
+    let stock = Stock::new(stream, plan, options, weights)?;
+    let marks = match options.nodes_of_mark {
+        0 => None,
+        nodes => {
+            let most = plan.nodes.len() / nodes + 1;
+            Some(MarkTable::new(stream, u32::try_from(most).unwrap_or(u32::MAX))?)
+        }
+    };
+    let all: Vec<NodeId> = (0..plan.nodes.len() as u32).map(NodeId).collect();
+    let graph = stream.capture(|recorder| {
+        if let Some(marks) = &marks {
+            recorder.set_marks(marks);
+        }
+        record::nodes(recorder, plan, kernels, &stock, options, &all, Begin::Early)
+    })?;
+    stream.finish(|| vec!["the preparation of buffers".to_owned()])?;
+    Ok((stock, graph))
 }
 
 /// What this version runs: a plan of one rank, or one rank of several for itself.

@@ -24,6 +24,7 @@ pub mod launch;
 pub mod memory;
 pub mod pool;
 pub mod stream;
+pub mod timing;
 pub mod watchdog;
 
 pub use code::Code;

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
-/// Runs Kimi K3 models: on the CPU emulator of the tile language, every operation a kernel.
+/// Runs Kimi K3 models, every operation a kernel: on a CUDA device, or on the CPU emulator of the tile language.
 #[derive(Debug, Parser)]
 #[command(name = "kimi-k3", version, about)]
 pub(crate) struct Arguments {
+    /// Says more on standard error: what the device does; twice says everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -20,6 +23,8 @@ pub(crate) enum Command {
     Logits(Logits),
     /// Scores an evaluation set against its answers and the reference model's own output.
     Eval(Eval),
+    /// Times the decode step of one rank on a CUDA device, kernel by kernel, with random weights.
+    Bench(Bench),
 }
 
 /// What every command needs.
@@ -28,21 +33,48 @@ pub(crate) struct Model {
     /// Folder with config.json, the checkpoint and tokenizer.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// What runs the kernels.
-    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    /// What runs the kernels: auto, emulator, cuda:0, …
+    ///
+    /// `auto` takes the first CUDA device when there is one and the bundle has the kernels for it, else the emulator,
+    /// and says which.
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     pub(crate) device: Device,
+    /// Compiled kernels, which a CUDA device needs; `kernelc build` writes them.
+    #[arg(long, value_name = "FILE.kbundle")]
+    pub(crate) bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cuda: Cuda,
     /// Tensor-parallel ranks, simulated in this process.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
     pub(crate) ranks: u64,
 }
 
+/// What concerns CUDA devices alone.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Cuda {
+    /// Takes a bundle with kernels whose audit is not clean.
+    #[arg(long)]
+    pub(crate) allow_unaudited: bool,
+    /// Fills every buffer of a step on the device with NaN before its first use, to find reads of what nothing wrote.
+    #[arg(long)]
+    pub(crate) poison: bool,
+    /// Prints how often each kernel ran on the device, to standard error.
+    #[arg(long)]
+    pub(crate) coverage: bool,
+    /// Seconds that a step on the device may take.
+    #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) step_timeout: u64,
+}
+
 /// What runs the kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Device {
-    /// The best that there is; in this version the emulator.
+    /// The best that there is.
     Auto,
     /// The CPU emulator.
     Emulator,
+    /// The CUDA device of that number.
+    Cuda(u32),
 }
 
 #[derive(Debug, Args)]
@@ -109,6 +141,66 @@ pub(crate) struct Eval {
     /// Prints the score as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// The rank.
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    pub(crate) rank: u32,
+    /// Tensor-parallel ranks that share the model.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) of: u64,
+    /// Tokens of a step, one a request; several numbers are measured one after the other.
+    #[arg(long, value_name = "B", value_delimiter = ',', default_value = "1,2,4,8")]
+    pub(crate) batch: Vec<u64>,
+    /// Positions of each request; all but the last are behind the token.
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) context: u64,
+    /// Compiled kernels; `kernelc build` writes them.
+    #[arg(long, value_name = "FILE.kbundle")]
+    pub(crate) bundle: PathBuf,
+    /// Takes a bundle with kernels whose audit is not clean.
+    #[arg(long)]
+    pub(crate) allow_unaudited: bool,
+    /// Folder with the config.json of another model than Kimi K3.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: Option<PathBuf>,
+    /// Number of the CUDA device.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: u32,
+    /// Times that each graph runs and counts.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = runs)]
+    pub(crate) runs: usize,
+    /// Seed of weights and tokens.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Seconds that a step may take.
+    #[arg(long, value_name = "S", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) step_timeout: u64,
+    /// Gets the result as one JSON object.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+fn runs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(runs @ 1..=100_000) => Ok(runs),
+        Ok(_) | Err(_) => Err("expected a number from 1 to 100000".to_owned()),
+    }
+}
+
+fn device(text: &str) -> Result<Device, String> {
+    match text {
+        "auto" => Ok(Device::Auto),
+        "emulator" => Ok(Device::Emulator),
+        "cuda" => Ok(Device::Cuda(0)),
+        _ => text
+            .strip_prefix("cuda:")
+            .and_then(|number| number.parse().ok())
+            .map(Device::Cuda)
+            .ok_or_else(|| "expected auto, emulator or cuda:0".to_owned()),
+    }
 }
 
 fn temperature(text: &str) -> Result<f32, String> {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use kernel_abi::bundle::{BundleCode, BundleError};
 use kernel_emulator::{PlanFailure, SourceError};
+use kernel_runtime::RuntimeError;
 use kernel_text::TextError;
 use kimi_k3::code::Code;
 use kimi_k3::eval::EvalError;
@@ -12,6 +14,8 @@ use kimi_k3::request::{RequestError, TokensError};
 use kimi_k3::step::{LoadError, StepError};
 use kimi_k3::{CheckpointError, ConfigError};
 use thiserror::Error;
+
+use crate::executor::ExecutorError;
 
 /// What is refused.
 const REFUSED: u8 = 1;
@@ -41,7 +45,14 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Plan(#[from] PlanFailure),
     #[error(transparent)]
-    Step(#[from] StepError<PlanFailure>),
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A device without kernels for it.
+    #[error("a CUDA device needs compiled kernels: --bundle FILE.kbundle")]
+    NoBundle,
+    #[error(transparent)]
+    Step(#[from] StepError<ExecutorError>),
     #[error(transparent)]
     Eval(#[from] EvalError),
     #[error(transparent)]
@@ -78,6 +89,10 @@ impl CliError {
             CliError::Request(error) => error.code().name(),
             CliError::Shape(error) => error.code().name(),
             CliError::Plan(_) => Code::K0502.name(),
+            CliError::Runtime(error) => error.code().name(),
+            CliError::Bundle(error) => error.code.name(),
+            CliError::NoBundle => Code::K0505.name(),
+            CliError::Step(StepError::Executor(ExecutorError::Cuda(error))) => error.code().name(),
             CliError::Step(error) => error.code().name(),
             CliError::Eval(error) => error.code().name(),
             CliError::Tokens(error) => error.code().name(),
@@ -100,15 +115,49 @@ impl CliError {
             CliError::Text(error) => of_world(matches!(error, TextError::Read { .. })),
             CliError::Eval(error) => of_world(matches!(error, EvalError::Read { .. })),
             CliError::Tokens(error) => of_world(matches!(error, TokensError::Read { .. })),
+            CliError::Bundle(error) => of_world(error.code == BundleCode::File),
+            CliError::Runtime(error)
+            | CliError::Step(StepError::Executor(ExecutorError::Cuda(error))) => {
+                of_world(error.is_of_the_world())
+            }
             CliError::File { .. } | CliError::Output(_) | CliError::Memory(_) => WORLD,
             CliError::Request(_)
             | CliError::Shape(_)
+            | CliError::NoBundle
             | CliError::Plan(_)
             | CliError::Step(_)
             | CliError::Task { .. }
             | CliError::Sizes { .. } => REFUSED,
             CliError::Interrupted => INTERRUPTED,
             CliError::Fault(_) => FAULT,
+        }
+    }
+
+    /// Whether a device still works, or may: the process ends without waiting for it.
+    pub(crate) fn leaves_work_behind(&self) -> bool {
+        match self {
+            CliError::Runtime(error)
+            | CliError::Step(StepError::Executor(ExecutorError::Cuda(error))) => {
+                error.leaves_work_behind()
+            }
+            CliError::Config(_)
+            | CliError::Checkpoint(_)
+            | CliError::Text(_)
+            | CliError::Request(_)
+            | CliError::Shape(_)
+            | CliError::Plan(_)
+            | CliError::Bundle(_)
+            | CliError::NoBundle
+            | CliError::Step(_)
+            | CliError::Eval(_)
+            | CliError::Tokens(_)
+            | CliError::Memory(_)
+            | CliError::Task { .. }
+            | CliError::Sizes { .. }
+            | CliError::File { .. }
+            | CliError::Output(_)
+            | CliError::Interrupted
+            | CliError::Fault(_) => false,
         }
     }
 
@@ -130,11 +179,12 @@ impl CliError {
     }
 }
 
-impl From<LoadError<CheckpointError, PlanFailure>> for CliError {
-    fn from(error: LoadError<CheckpointError, PlanFailure>) -> CliError {
+impl From<LoadError<CheckpointError, ExecutorError>> for CliError {
+    fn from(error: LoadError<CheckpointError, ExecutorError>) -> CliError {
         match error {
             LoadError::Tensor(error) => CliError::Checkpoint(error),
-            LoadError::Executor(error) => CliError::Plan(error),
+            LoadError::Executor(ExecutorError::Emulator(error)) => CliError::Plan(error),
+            LoadError::Executor(ExecutorError::Cuda(error)) => CliError::Runtime(error),
         }
     }
 }

@@ -4,9 +4,12 @@
 //! this program, 130 stopped by Ctrl-C.
 
 mod args;
+mod bench;
+mod cuda;
 mod engine;
 mod error;
 mod eval;
+mod executor;
 mod fault;
 mod generate;
 mod interrupt;
@@ -23,15 +26,21 @@ use crate::args::{Arguments, Command};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     fault::listen();
+    output::log(arguments.verbose);
     let done = fault::caught(|| match &arguments.command {
         Command::Generate(options) => generate::run(options),
         Command::Logits(options) => logits::run(options),
         Command::Eval(options) => eval::run(options),
+        Command::Bench(options) => bench::run(options),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
+            if error.leaves_work_behind() {
+                // At an ordinary end the driver would wait for the kernel that does not end.
+                kernel_runtime::end_process(error.exit());
+            }
             ExitCode::from(error.exit())
         }
     }

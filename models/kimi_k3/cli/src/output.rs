@@ -5,9 +5,20 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::NamedTempFile;
+use tracing::Level;
 
 use crate::error::CliError;
 use crate::interrupt;
+
+/// Sets how much the library says on standard error.
+pub(crate) fn log(verbose: u8) {
+    let level = match verbose {
+        0 => Level::WARN,
+        1 => Level::INFO,
+        _ => Level::DEBUG,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+}
 
 /// An error with its code.
 pub(crate) fn error(error: &CliError) {

@@ -325,3 +325,36 @@ fn usage_is_explained() {
     // A text may begin with a hyphen: here the model is missed, not the option `-x`.
     refused(&["generate", "--model", "/no/such/folder", "--prompt", "-x"], 4, "K0101");
 }
+
+#[test]
+fn a_device_that_is_not_there_is_said_at_once() {
+    let mini = mini();
+    let base = ["generate", "--model", mini.to_str().unwrap(), "--prompt", "x"];
+    let on_device = [&base[..], &["--device", "cuda:0"]].concat();
+    match kernel_runtime::probe() {
+        // It needs kernels.
+        Ok(_) => refused(&on_device, 1, "K0505"),
+        Err(error) => {
+            refused(&on_device, 4, error.code().name());
+            let text = String::from_utf8(run(&on_device).stderr).unwrap();
+            assert_eq!(text, format!("error[{}]: {error}\n", error.code()));
+        }
+    }
+    let output = run(&[&base[..], &["--device", "gpu"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("auto, emulator or cuda:0"));
+}
+
+#[test]
+fn the_emulator_takes_over_and_says_why() {
+    let mini = mini();
+    let (mini, bundle) = (mini.to_str().unwrap(), "no.kbundle");
+    let base = ["generate", "--model", mini, "--prompt", "x", "--max-new-tokens", "1"];
+    let output = run(&[&base[..], &["--bundle", bundle]].concat());
+    assert!(output.status.success());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("device: emulator, because of error["), "{stderr}");
+    // Nobody looks for a device without kernels for one.
+    let output = run(&base);
+    assert!(!String::from_utf8(output.stderr).unwrap().contains("device: "));
+}

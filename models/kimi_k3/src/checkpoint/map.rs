@@ -13,6 +13,8 @@ use super::CheckpointError;
 #[derive(Debug)]
 pub(super) struct MappedFile {
     path: PathBuf,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only the map is read there"))]
+    file: File,
     map: Mmap,
     identity: Identity,
 }
@@ -54,12 +56,38 @@ impl MappedFile {
         // written, and is handed out only as `&[u8]` that borrows it. What stays with the user, as the module above
         // says, is not to write the file meanwhile.
         let map = unsafe { Mmap::map(&file)? };
-        Ok(MappedFile { path: path.to_owned(), map, identity })
+        Ok(MappedFile { path: path.to_owned(), file, map, identity })
     }
 
     /// Everything in the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// Bytes from an offset, read and not mapped.
+    #[cfg(unix)]
+    pub(super) fn read(&self, start: usize, len: usize) -> Result<Vec<u8>, CheckpointError> {
+        let mut bytes = vec![0; len];
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, &mut bytes, start as u64).map_err(
+            |source| {
+                let path = self.path.clone();
+                match source.kind() {
+                    ErrorKind::UnexpectedEof => CheckpointError::Changed { path, fault: "cut off" },
+                    _ => CheckpointError::File { path, source },
+                }
+            },
+        )?;
+        Ok(bytes)
+    }
+
+    /// Bytes from an offset: where nothing reads at a place of a file, from the map.
+    #[cfg(not(unix))]
+    pub(super) fn read(&self, start: usize, len: usize) -> Result<Vec<u8>, CheckpointError> {
+        let end = start.saturating_add(len);
+        self.map
+            .get(start..end)
+            .map(<[u8]>::to_vec)
+            .ok_or_else(|| CheckpointError::Changed { path: self.path.clone(), fault: "cut off" })
     }
 
     /// Where it was opened.

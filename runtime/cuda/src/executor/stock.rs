@@ -3,7 +3,7 @@
 use kernel_abi::plan::{BufferId, BufferRole, CheckedPlan, NodeOp};
 use kernel_abi::{Access, DType};
 
-use super::{MemoryNeed, buffer_of};
+use super::{CudaOptions, MemoryNeed, buffer_of};
 use crate::arena::{self, Layout, Lifetime, Sharing};
 use crate::error::RuntimeError;
 use crate::memory::Buffer;
@@ -16,6 +16,7 @@ pub(super) struct Stock {
     buffers: Vec<Option<Buffer>>,
     lifetimes: Vec<Option<Lifetime>>,
     nodes: usize,
+    weights: Buffer,
 }
 
 /// The three layouts of a plan.
@@ -66,23 +67,26 @@ fn writes(plan: &CheckedPlan, node: usize, buffer: BufferId) -> bool {
 }
 
 impl Stock {
-    /// Takes the memory, clears states and, if asked to, poisons the rest.
+    /// Takes the memory, clears states and, if asked to, poisons the rest. `weights` are those of a stock before.
     pub(super) fn new(
         stream: &Stream,
         plan: &CheckedPlan,
-        sharing: Sharing,
-        poison: bool,
+        options: &CudaOptions,
+        weights: Option<Buffer>,
     ) -> Result<Stock, RuntimeError> {
-        let layouts = layouts(plan, sharing)?;
+        let layouts = layouts(plan, options.sharing)?;
         let device = stream.device();
         let all = |name: &str, layout: &Layout| Buffer::new(device, name, DType::U8, layout.bytes);
-        let weights = all("weights", &layouts.weights)?;
+        let are_new = weights.is_none();
+        let weights = weights.map_or_else(|| all("weights", &layouts.weights), Ok)?;
         let states = all("states", &layouts.states)?;
         let step = all("the step", &layouts.step)?;
-        if poison {
-            for memory in [&weights, &states, &step] {
-                stream.poison(memory)?;
+        if options.poison {
+            if are_new {
+                stream.poison(&weights)?;
             }
+            stream.poison(&states)?;
+            stream.poison(&step)?;
         }
         let mut buffers = Vec::with_capacity(plan.buffers.len());
         for (at, described) in plan.buffers.iter().enumerate() {
@@ -99,7 +103,12 @@ impl Stock {
             }
             buffers.push(buffer);
         }
-        Ok(Stock { buffers, lifetimes: layouts.lifetimes, nodes: plan.nodes.len() })
+        Ok(Stock { buffers, lifetimes: layouts.lifetimes, nodes: plan.nodes.len(), weights })
+    }
+
+    /// The memory of all weights.
+    pub(super) fn weights(&self) -> &Buffer {
+        &self.weights
     }
 
     /// The memory of a buffer; none where no node touches it.
