@@ -76,7 +76,7 @@ fn rate(bytes: u64, microseconds: f64, copy_rate: f64) -> (f64, f64) {
     if microseconds <= 0.0 || copy_rate <= 0.0 {
         return (0.0, 0.0);
     }
-    let rate = bytes as f64 / (microseconds * 1e-6);
+    let rate = bytes as f64 / microseconds * 1e6;
     (rate / 1e12, 100.0 * rate / copy_rate)
 }
 

@@ -63,20 +63,20 @@ impl Kind {
         }
     }
 
-    /// A block of random elements.
-    fn block(self, seed: u64) -> Vec<u8> {
+    /// So many bytes of random elements, a multiple of 8.
+    fn block(self, seed: u64, bytes: usize) -> Vec<u8> {
         let word = |at: usize| random::word(seed, self.stream(), at as u64);
         // In [-1, 1).
         let unit = |word: u64| (word >> 40) as f32 / (1_u32 << 23) as f32 - 1.0;
         let bf16 = |value: f32| ((value.to_bits() >> 16) as u16).to_le_bytes();
         match self {
-            Kind::Matrix => (0..BLOCK / 2).flat_map(|at| bf16(unit(word(at)) / 50.0)).collect(),
-            Kind::Norm => (0..BLOCK / 2).flat_map(|at| bf16(1.0 + unit(word(at)) / 4.0)).collect(),
+            Kind::Matrix => (0..bytes / 2).flat_map(|at| bf16(unit(word(at)) / 50.0)).collect(),
+            Kind::Norm => (0..bytes / 2).flat_map(|at| bf16(1.0 + unit(word(at)) / 4.0)).collect(),
             Kind::Float => {
-                (0..BLOCK / 4).flat_map(|at| (unit(word(at)) / 10.0).to_le_bytes()).collect()
+                (0..bytes / 4).flat_map(|at| (unit(word(at)) / 10.0).to_le_bytes()).collect()
             }
-            Kind::Bytes => (0..BLOCK / 8).flat_map(|at| word(at).to_le_bytes()).collect(),
-            Kind::Scale => (0..BLOCK).map(|at| 119 + (word(at) % 3) as u8).collect(),
+            Kind::Bytes => (0..bytes / 8).flat_map(|at| word(at).to_le_bytes()).collect(),
+            Kind::Scale => (0..bytes).map(|at| 119 + (word(at) % 3) as u8).collect(),
         }
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn fill(executor: &mut CudaExecutor, seed: u64) -> Result<(), Runtime
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(place) => {
                 let block = Buffer::new(stream.device(), "block", DType::U8, BLOCK as u64)?;
-                stream.write(&block, &kind.block(seed))?;
+                stream.write(&block, &kind.block(seed, BLOCK))?;
                 place.insert(block)
             }
         };
@@ -127,9 +127,9 @@ mod tests {
     #[test]
     fn blocks_are_whole_finite_and_of_their_kind() {
         for kind in [Kind::Matrix, Kind::Norm, Kind::Float, Kind::Bytes, Kind::Scale] {
-            let block = kind.block(7);
-            assert_eq!(block.len(), BLOCK);
-            assert_eq!(block[..64], kind.block(7)[..64]);
+            let block = kind.block(7, 8000);
+            assert_eq!(block.len(), 8000);
+            assert_eq!(block[..64], kind.block(7, 64));
             let bf16 = |at: usize| {
                 let bits = u16::from_le_bytes([block[2 * at], block[2 * at + 1]]);
                 f32::from_bits(u32::from(bits) << 16)
