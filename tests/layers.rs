@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Which of our crates each of our crates may name, first for its library and programs, then for
 /// its tests alone. A crate that is not listed fails: a new edge is a decision.
-const EDGES: [(&str, &[&str], &[&str]); 13] = [
+const EDGES: [(&str, &[&str], &[&str]); 14] = [
     ("kernel_abi", &[], &[]),
     ("kernel_text", &[], &[]),
     ("kernel_runtime", &["kernel_abi"], &[]),
@@ -38,6 +38,11 @@ const EDGES: [(&str, &[&str], &[&str]); 13] = [
         "kernel_tests",
         &["kernel_abi", "kernel_dsl", "kernel_emulator", "kernel_ir", "kimi_k3"],
         &["kernel_audit", "kernel_codegen", "kernel_runtime", "kernelc"],
+    ),
+    (
+        "kernel_gpu_tests",
+        &["kernel_abi", "kernel_emulator", "kernel_ir", "kernel_runtime", "kernel_tests"],
+        &[],
     ),
     ("xtask", &[], &[]),
 ];

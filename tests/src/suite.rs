@@ -28,8 +28,12 @@ const FOLDERS: [&str; 3] = ["ops", "run", "verify"];
 /// A file or a directive cannot be read.
 pub fn file_tests(suite: &Path) -> Result<Vec<FileTest>, String> {
     let mut paths = Vec::new();
-    for folder in FOLDERS {
+    // What was copied for a device has some of the folders only.
+    for folder in FOLDERS.into_iter().filter(|folder| suite.join(folder).is_dir()) {
         walk(suite, folder, &mut paths).map_err(|error| format!("{folder}: {error}"))?;
+    }
+    if paths.is_empty() {
+        return Err(format!("{} holds no file tests", suite.display()));
     }
     paths.sort();
     let mut tests = Vec::new();

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub use builder::PlanBuilder;
 pub use check::CheckedPlan;
 pub use error::{PlanCode, PlanError};
-pub use signature::{ContractSpec, ExtentSpec, ParamSpec, Signature, UpperBound};
+pub use signature::{ContractSpec, ExtentSpec, ParamSpec, ScaledBy, Signature, UpperBound};
 
 use crate::DType;
 

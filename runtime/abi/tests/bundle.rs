@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_abi::bundle::{
     Artefact, AuditVerdict, Bundle, KernelHead, LaunchSpec, Maker, Policy, VERSION, encode,
 };
-use kernel_abi::plan::{ContractSpec, ExtentSpec, KernelKey, ParamSpec, Signature, UpperBound};
+use kernel_abi::plan::{
+    ContractSpec, ExtentSpec, KernelKey, ParamSpec, ScaledBy, Signature, UpperBound,
+};
+use kernel_abi::stored::{StoredDigit, StoredLayout};
 use kernel_abi::{Access, DType};
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
@@ -14,7 +17,16 @@ use sha2::{Digest, Sha256};
 const ANYTHING: Policy = Policy { allow_unaudited: true };
 
 fn param(name: &str, access: Access, dtype: DType, shape: Vec<ExtentSpec>) -> ParamSpec {
-    ParamSpec { name: name.to_owned(), access, settled: false, dtype, shape, contract: None }
+    ParamSpec {
+        name: name.to_owned(),
+        access,
+        settled: false,
+        dtype,
+        shape,
+        stored: None,
+        scaled: None,
+        contract: None,
+    }
 }
 
 fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) -> Artefact {
@@ -227,7 +239,20 @@ fn an_index_that_lies_is_refused_though_its_hash_is_right() {
         change(&mut artefacts[0].head);
         encode(&maker(), &artefacts).unwrap_err().code.name()
     };
-    let faults: [&dyn Fn(&mut KernelHead); 14] = [
+    let layout = |extent, stride| {
+        let axes =
+            vec![vec![StoredDigit { extent, stride }], vec![StoredDigit { extent: 4, stride: 1 }]];
+        StoredLayout::new(axes).unwrap()
+    };
+    let faults: [&dyn Fn(&mut KernelHead); 16] = [
+        &|head| {
+            head.signature.params[1].shape = vec![ExtentSpec::Const(4); 2];
+            head.signature.params[1].stored = Some(layout(8, 4));
+        },
+        &|head| {
+            let scaled = ScaledBy { param: "s".to_owned(), group: 32 };
+            head.signature.params[1].scaled = Some(scaled);
+        },
         &|head| head.name = "a".to_owned(),
         &|head| head.entry = String::new(),
         &|head| head.entry = "a\0b".to_owned(),

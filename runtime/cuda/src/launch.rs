@@ -238,7 +238,16 @@ mod tests {
 
     fn param(name: &str, access: Access, dtype: DType, shape: &[ExtentSpec]) -> ParamSpec {
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        ParamSpec { name, access, settled: false, dtype, shape, contract: None }
+        ParamSpec {
+            name,
+            access,
+            settled: false,
+            dtype,
+            shape,
+            stored: None,
+            scaled: None,
+            contract: None,
+        }
     }
 
     fn signature() -> Signature {

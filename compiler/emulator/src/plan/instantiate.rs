@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kernel_abi::plan::{ContractSpec, ExtentSpec, KernelKey, ParamSpec, Signature, UpperBound};
+use kernel_abi::plan::{
+    ContractSpec, ExtentSpec, KernelKey, ParamSpec, ScaledBy, Signature, UpperBound,
+};
 use kernel_dsl::diag::Diagnostic;
 use kernel_dsl::diag::render::{self, Look};
 use kernel_dsl::source::SourceMap;
@@ -127,6 +129,8 @@ pub fn signature(kernel: &Kernel) -> Signature {
                 Extent::Scalar(id) => ExtentSpec::Scalar(name(id)),
             })
             .collect(),
+        stored: param.stored.clone(),
+        scaled: param.scaled.map(|scaled| ScaledBy { param: name(scaled.by), group: scaled.group }),
         contract: param.contract.as_ref().map(|contract| ContractSpec {
             lo: contract.lo,
             hi: match contract.hi {

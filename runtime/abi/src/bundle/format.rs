@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::{Artefact, BundleCode, BundleError, KernelHead, Maker};
 use crate::Access;
 use crate::plan::{ExtentSpec, Signature, UpperBound};
+use crate::stored::StoredLayout;
 
 /// The version of the format that this crate writes and reads.
 pub const VERSION: u32 = 1;
@@ -273,6 +274,17 @@ fn check_signature(signature: &Signature) -> Result<(), String> {
                 }
                 ExtentSpec::Scalar(name) => scalar(name)?,
             }
+        }
+        if let Some(stored) = &param.stored {
+            let whole = StoredLayout::new(stored.axes().to_vec()).is_ok();
+            if !whole || stored.len() != elements || stored.axes().len() != param.shape.len() {
+                return Err(format!("the memory layout of `{}` is none", param.name));
+            }
+        }
+        if let Some(scaled) = &param.scaled
+            && signature.param(&scaled.param).is_none()
+        {
+            return Err(format!("there is no parameter `{}`", scaled.param));
         }
         if let Some(contract) = &param.contract {
             match &contract.hi {

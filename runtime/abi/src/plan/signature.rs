@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::stored::StoredLayout;
 use crate::{Access, DType};
 
 /// The parameters of a kernel for given bindings.
@@ -35,8 +36,24 @@ pub struct ParamSpec {
     pub dtype: DType,
     /// Extents, outermost first; empty for a scalar.
     pub shape: Vec<ExtentSpec>,
+    /// Where its elements lie in memory, when not in row-major order: whoever fills the buffer packs by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredLayout>,
+    /// `scaled_by`: where the scales of its elements are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<ScaledBy>,
     /// `in lo..hi`: what it needs of values that it reads, what it promises of values that it writes.
     pub contract: Option<ContractSpec>,
+}
+
+/// The scales of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScaledBy {
+    /// The parameter that holds them.
+    pub param: String,
+    /// Elements that share one.
+    pub group: u32,
 }
 
 /// An extent.

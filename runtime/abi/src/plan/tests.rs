@@ -9,6 +9,8 @@ fn param(name: &str, access: crate::Access, shape: &[u64]) -> ParamSpec {
         settled: false,
         dtype: DType::F32,
         shape: shape.iter().map(|&e| ExtentSpec::Const(e)).collect(),
+        stored: None,
+        scaled: None,
         contract: None,
     }
 }

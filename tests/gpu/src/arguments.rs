@@ -1,0 +1,120 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+/// What is printed for a wrong command line.
+pub(crate) const USAGE: &str = "usage:\n\
+  gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then\n\
+                                                 kernelc build DIR --set gpu --target sm_90a --out OUT\n\
+  gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [libtest options, WORD]\n\
+  gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
+  gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
+Without a device every test of `run` is ignored, or fails where KERNEL_GPU is 1.\n";
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Write the sources.
+    Sources,
+    /// Run the cases.
+    Run,
+    /// Run the trap.
+    Trap,
+}
+
+/// The command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    pub(crate) task: Task,
+    pub(crate) suite: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) bundle: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) cubins: Option<PathBuf>,
+    pub(crate) ptx: Option<PathBuf>,
+    pub(crate) target: String,
+    pub(crate) seed: Option<u64>,
+    pub(crate) device: u32,
+    pub(crate) runs: u32,
+    /// For the harness.
+    pub(crate) rest: Vec<String>,
+}
+
+impl Arguments {
+    /// Reads the words behind the name of the program.
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let task = match words.next().as_deref() {
+            Some("sources") => Task::Sources,
+            Some("run") => Task::Run,
+            Some("trap") => Task::Trap,
+            Some(other) => return Err(format!("there is no task `{other}`")),
+            None => return Err("a task is missing".to_owned()),
+        };
+        let mut all = Arguments {
+            task,
+            suite: None,
+            out: None,
+            bundle: None,
+            report: None,
+            cubins: None,
+            ptx: None,
+            target: "sm_90a".to_owned(),
+            seed: None,
+            device: 0,
+            runs: 200,
+            rest: Vec::new(),
+        };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
+            match word.as_str() {
+                "--suite" => all.suite = Some(value()?.into()),
+                "--out" => all.out = Some(value()?.into()),
+                "--bundle" => all.bundle = Some(value()?.into()),
+                "--report" => all.report = Some(value()?.into()),
+                "--cubins" => all.cubins = Some(value()?.into()),
+                "--ptx" => all.ptx = Some(value()?.into()),
+                "--target" => all.target = value()?,
+                "--seed" => all.seed = Some(number(&word, &value()?)?),
+                "--device" => all.device = number(&word, &value()?)?,
+                "--runs" => all.runs = number(&word, &value()?)?,
+                _ if all.task == Task::Run => all.rest.push(word),
+                _ => return Err(format!("unknown option `{word}`")),
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{option} wants a number, not `{text}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Arguments, String> {
+        Arguments::parse(text.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_taken_and_the_rest_is_for_the_harness() {
+        let all = parse("run --bundle b --seed 7 --test-threads 1 gemv").unwrap();
+        assert_eq!((all.task, all.seed, all.device), (Task::Run, Some(7), 0));
+        assert_eq!(all.bundle, Some("b".into()));
+        assert_eq!(all.rest, ["--test-threads", "1", "gemv"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, reason) in [
+            ("", "a task is missing"),
+            ("walk", "there is no task `walk`"),
+            ("run --seed", "--seed wants a value"),
+            ("run --seed x", "--seed wants a number, not `x`"),
+            ("trap gemv", "unknown option `gemv`"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), reason);
+        }
+    }
+}

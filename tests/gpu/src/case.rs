@@ -1,0 +1,154 @@
+//! One case: the kernel of the bundle on the device, its source on the emulator, the same inputs for both.
+
+use std::sync::{Mutex, PoisonError};
+
+use kernel_abi::bundle::Bundle;
+use kernel_emulator::{Options, run_kernel};
+use kernel_ir::print;
+use kernel_runtime::KernelImage;
+use kernel_runtime::kernel::fits;
+use kernel_tests::gpu::Source;
+use kernel_tests::program::target;
+use kernel_tests::runner;
+use libtest_mimic::{Completion, Failed};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::judge::{Tally, judge};
+use crate::machine::{Machine, Stop};
+
+/// What all cases share.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    /// Compiled kernels.
+    pub(crate) bundle: Bundle,
+    /// The target of the bundle that the device runs.
+    target: String,
+    /// One launch at a time.
+    machine: Mutex<Machine>,
+    /// Of random inputs.
+    seed: u64,
+    /// What came out, one entry a case.
+    rows: Mutex<Vec<Value>>,
+}
+
+impl Bench {
+    /// Puts bundle and device together.
+    ///
+    /// # Errors
+    /// No kernel of the bundle runs on the device.
+    pub(crate) fn new(bundle: Bundle, machine: Machine, seed: u64) -> Result<Bench, String> {
+        let info = machine.device.info();
+        let fitting = |target: &&str| fits(target, info.capability, false);
+        let found = bundle.targets().into_iter().rev().find(fitting).map(str::to_owned);
+        let target = found.ok_or_else(|| {
+            let targets: Vec<&str> = bundle.targets().into_iter().collect();
+            format!(
+                "the bundle is for {}, the device is {}",
+                targets.join(", "),
+                info.architecture()
+            )
+        })?;
+        let machine = Mutex::new(machine);
+        Ok(Bench { bundle, target, machine, seed, rows: Mutex::new(Vec::new()) })
+    }
+
+    /// The report so far as JSON.
+    pub(crate) fn report(&self) -> Value {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        rows.sort_by_key(|row| row["name"].to_string());
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let gpu = machine.device.info().name.clone();
+        json!({ "gpu": gpu, "target": self.target, "seed": self.seed, "cases": rows })
+    }
+
+    /// Whether the device was given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.device.is_given_up()
+    }
+
+    /// Runs a case of a source.
+    pub(crate) fn run(&self, source: &Source, number: usize) -> Result<Completion, Failed> {
+        let name = &source.cases[number].name;
+        let outcome = self.compare(source, number);
+        let (status, tally, text) = match &outcome {
+            Ok(Outcome::Agrees(tally)) => ("ok", *tally, None),
+            Ok(Outcome::Differs(tally, text)) => ("failed", *tally, Some(text.clone())),
+            Ok(Outcome::NotRun(text)) => ("ignored", Tally::default(), Some(text.clone())),
+            Err(text) => ("failed", Tally::default(), Some(text.clone())),
+        };
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).push(json!({
+            "name": name,
+            "status": status,
+            "compared": tally.compared,
+            "outside": tally.outside,
+            "max_ulp": tally.max_ulp,
+            "message": text,
+        }));
+        match outcome? {
+            Outcome::Agrees(_) => Ok(Completion::Completed),
+            Outcome::NotRun(reason) => Ok(Completion::ignored_with(reason)),
+            Outcome::Differs(tally, text) => Err(Failed::from(format!(
+                "{} of {} elements differ, up to {} codes, with seed {}; {text}",
+                tally.outside, tally.compared, tally.max_ulp, self.seed
+            ))),
+        }
+    }
+
+    fn compare(&self, source: &Source, number: usize) -> Result<Outcome, String> {
+        let (case, name) = (&source.cases[number], source.bundled(number));
+        let bundled = self.bundle.artefact(&name, &self.target).ok_or_else(|| {
+            format!("the bundle has no `{name}` for {}; build it from these sources", self.target)
+        })?;
+        let program = source.program();
+        let template = program.front.template(&case.kernel).ok_or("the file has no such kernel")?;
+        let built = program.build(template, &case.bind, target(&self.target)?)?;
+        if hash(&print::kernel(&built.kernel)) != bundled.head().kernel_ir {
+            return Err("the bundle was built from another source".to_owned());
+        }
+        let mut directives = case.directives.clone();
+        directives.seed = self.seed;
+        let further = case.is_further.then_some(&case.bind);
+        let memory = runner::memory(&built, &directives, further)?;
+        let mut wanted = memory.clone();
+        run_kernel(&built.kernel, &mut wanted, &Options::STANDARD)
+            .map_err(|error| format!("on the emulator: {error}"))?;
+        let params = &built.kernel.params;
+        let ran = {
+            let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+            machine.run(&KernelImage::of(bundled), params, &memory)
+        };
+        let outputs = match ran {
+            Ok(outputs) => outputs,
+            Err(Stop::Scalar(name, dtype)) => {
+                let reason = format!("the runtime passes no scalar of {dtype}, as `{name}` is");
+                return Ok(Outcome::NotRun(reason));
+            }
+            Err(Stop::Runtime(error)) => return Err(format!("{}: {error}", error.code().name())),
+            Err(Stop::Guard(name)) => return Err(format!("memory around `{name}` was written")),
+            Err(Stop::Missing(name)) => return Err(format!("`{name}` has no argument")),
+        };
+        let (mut all, mut first) = (Tally::default(), None);
+        for (id, bytes) in outputs {
+            let buffer = wanted.buffer(id).ok_or("an output is no buffer")?;
+            let (tally, text) = judge(buffer, &bytes, case.directives.gpu);
+            all.add(tally);
+            first = first.or(text.map(|text| format!("`{}` {text}", params[id].name)));
+        }
+        Ok(match first {
+            None => Outcome::Agrees(all),
+            Some(text) => Outcome::Differs(all, text),
+        })
+    }
+}
+
+enum Outcome {
+    Agrees(Tally),
+    Differs(Tally, String),
+    NotRun(String),
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

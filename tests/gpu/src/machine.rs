@@ -1,0 +1,131 @@
+//! The device that cases run on, and memory of it with guards around.
+
+use std::time::Duration;
+
+use kernel_abi::plan::Scalar;
+use kernel_abi::{Access, DType};
+use kernel_emulator::{Argument, Memory};
+use kernel_ir::index::IndexVec;
+use kernel_ir::kernel::{Param, ParamId};
+use kernel_runtime::{Buffer, Device, Kernel, KernelImage, RuntimeError, Stream, Value};
+
+use crate::judge::POISON;
+
+/// Bytes before and behind every buffer that no kernel may touch.
+const GUARD: usize = 256;
+/// What they hold.
+const GUARD_BYTE: u8 = 0x5a;
+/// How long one launch may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A device with a stream.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) device: Device,
+    stream: Stream,
+}
+
+/// Why a launch gave no results.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The runtime does not pass such a scalar.
+    Scalar(String, DType),
+    /// The runtime or the device refused.
+    Runtime(RuntimeError),
+    /// Something around a buffer was written.
+    Guard(String),
+    /// A parameter has no argument.
+    Missing(String),
+}
+
+impl From<RuntimeError> for Stop {
+    fn from(error: RuntimeError) -> Stop {
+        Stop::Runtime(error)
+    }
+}
+
+/// A buffer in the middle of its guards.
+struct Guarded {
+    whole: Buffer,
+    inner: Buffer,
+}
+
+impl Machine {
+    /// Opens a device.
+    pub(crate) fn open(ordinal: u32) -> Result<Machine, RuntimeError> {
+        let device = Device::open(ordinal)?;
+        let mut stream = Stream::new(&device)?;
+        stream.set_limit(LIMIT);
+        Ok(Machine { device, stream })
+    }
+
+    /// Launches a kernel on this memory and gives what its outputs hold then, by parameter.
+    pub(crate) fn run(
+        &self,
+        image: &KernelImage<'_>,
+        params: &IndexVec<ParamId, Param>,
+        memory: &Memory,
+    ) -> Result<Vec<(ParamId, Vec<u8>)>, Stop> {
+        let kernel = Kernel::load(&self.device, image)?;
+        let mut buffers: Vec<(ParamId, Guarded)> = Vec::new();
+        let mut scalars: Vec<(ParamId, Scalar)> = Vec::new();
+        for (id, param) in params.iter_enumerated() {
+            match memory.argument(id) {
+                Argument::Missing => return Err(Stop::Missing(param.name.clone())),
+                Argument::Scalar { dtype: DType::I32, code } => {
+                    scalars.push((id, Scalar::I32(*code as u32 as i32)));
+                }
+                Argument::Scalar { dtype: DType::F32, code } => {
+                    scalars.push((id, Scalar::F32(f32::from_bits(*code as u32))));
+                }
+                Argument::Scalar { dtype, .. } => {
+                    return Err(Stop::Scalar(param.name.clone(), *dtype));
+                }
+                Argument::Buffer(buffer) => {
+                    let guarded = self.guarded(param, buffer.len() as u64, buffer.bytes())?;
+                    buffers.push((id, guarded));
+                }
+            }
+        }
+        let given: Vec<(&str, Value<'_>)> = buffers
+            .iter()
+            .map(|(id, buffer)| (params[*id].name.as_str(), Value::Buffer(&buffer.inner)))
+            .chain(scalars.iter().map(|(id, s)| (params[*id].name.as_str(), Value::Scalar(*s))))
+            .collect();
+        self.stream.launch(&kernel, &given)?;
+        self.stream.finish(|| vec![image.name.clone()])?;
+        let mut outputs = Vec::new();
+        for (id, buffer) in &buffers {
+            let bytes = self.stream.read(&buffer.whole)?;
+            let inner = GUARD..GUARD + buffer.inner.bytes();
+            let outside = bytes[..inner.start].iter().chain(&bytes[inner.end..]);
+            if outside.into_iter().any(|&byte| byte != GUARD_BYTE) {
+                return Err(Stop::Guard(params[*id].name.clone()));
+            }
+            match params[*id].access {
+                Access::Output | Access::Inout => outputs.push((*id, bytes[inner].to_vec())),
+                Access::Static
+                | Access::Input
+                | Access::Scratch
+                | Access::Peer
+                | Access::Scalar => {}
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Memory for a parameter: what it is given, or poison where the kernel is to write.
+    fn guarded(&self, param: &Param, elements: u64, bytes: &[u8]) -> Result<Guarded, RuntimeError> {
+        let size = (bytes.len() + 2 * GUARD) as u64;
+        let whole = Buffer::new(&self.device, &param.name, DType::U8, size)?;
+        let inner = whole.part(GUARD as u64, &param.name, param.dtype, elements)?;
+        self.stream.fill(&whole, GUARD_BYTE)?;
+        match param.access {
+            Access::Output | Access::Scratch => self.stream.fill(&inner, POISON)?,
+            Access::Static | Access::Input | Access::Inout | Access::Peer | Access::Scalar => {
+                self.stream.write(&inner, bytes)?;
+            }
+        }
+        Ok(Guarded { whole, inner })
+    }
+}
