@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use kernel_abi::bundle::{Bundle, Policy};
+
 /// What is printed for a wrong command line.
 pub(crate) const USAGE: &str = "usage:\n\
   gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then\n\
@@ -9,6 +11,7 @@ pub(crate) const USAGE: &str = "usage:\n\
   gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [libtest options, WORD]\n\
   gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
+A bundle with kernels whose audit is not clean is refused without --allow-unaudited.\n\
 Without a device every test of `run` is ignored, or fails where KERNEL_GPU is 1.\n";
 
 /// What to do.
@@ -33,6 +36,7 @@ pub(crate) struct Arguments {
     pub(crate) cubins: Option<PathBuf>,
     pub(crate) ptx: Option<PathBuf>,
     pub(crate) target: String,
+    pub(crate) allow_unaudited: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) device: u32,
     pub(crate) runs: u32,
@@ -41,6 +45,16 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// The bundle of `--bundle`.
+    ///
+    /// # Errors
+    /// None is named, or it is refused.
+    pub(crate) fn open_bundle(&self) -> Result<Bundle, String> {
+        let path = self.bundle.as_ref().ok_or("--bundle is missing")?;
+        let policy = Policy { allow_unaudited: self.allow_unaudited };
+        Bundle::open(path, policy).map_err(|error| error.to_string())
+    }
+
     /// Reads the words behind the name of the program.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         let task = match words.next().as_deref() {
@@ -59,6 +73,7 @@ impl Arguments {
             cubins: None,
             ptx: None,
             target: "sm_90a".to_owned(),
+            allow_unaudited: false,
             seed: None,
             device: 0,
             runs: 200,
@@ -74,6 +89,7 @@ impl Arguments {
                 "--cubins" => all.cubins = Some(value()?.into()),
                 "--ptx" => all.ptx = Some(value()?.into()),
                 "--target" => all.target = value()?,
+                "--allow-unaudited" => all.allow_unaudited = true,
                 "--seed" => all.seed = Some(number(&word, &value()?)?),
                 "--device" => all.device = number(&word, &value()?)?,
                 "--runs" => all.runs = number(&word, &value()?)?,
@@ -99,8 +115,9 @@ mod tests {
 
     #[test]
     fn options_are_taken_and_the_rest_is_for_the_harness() {
-        let all = parse("run --bundle b --seed 7 --test-threads 1 gemv").unwrap();
+        let all = parse("run --bundle b --seed 7 --test-threads 1 --allow-unaudited gemv").unwrap();
         assert_eq!((all.task, all.seed, all.device), (Task::Run, Some(7), 0));
+        assert!(all.allow_unaudited);
         assert_eq!(all.bundle, Some("b".into()));
         assert_eq!(all.rest, ["--test-threads", "1", "gemv"]);
     }

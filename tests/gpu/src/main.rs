@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kernel_abi::bundle::{Bundle, Policy};
 use kernel_tests::gpu::{Source, folder, sources};
 use libtest_mimic::{Completion, Failed, Trial};
 
@@ -94,10 +93,7 @@ fn run(all: &Arguments) -> Result<u8, Stop> {
     let seed = all.seed.unwrap_or_else(fresh_seed);
     let bench = match Machine::open(all.device) {
         Ok(machine) => {
-            let path = all.bundle.as_ref();
-            let path = path.ok_or_else(|| Stop::Usage("--bundle is missing".to_owned()))?;
-            let bundle = Bundle::open(path, Policy::AUDITED)
-                .map_err(|error| Stop::World(error.to_string()))?;
+            let bundle = all.open_bundle().map_err(Stop::World)?;
             let info = machine.device.info();
             say(&format!("{}, seed {seed}: --seed {seed} repeats it\n", info.name));
             Ok(Arc::new(Bench::new(bundle, machine, seed).map_err(Stop::World)?))

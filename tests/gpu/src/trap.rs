@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kernel_abi::bundle::{Bundle, Policy};
+use kernel_abi::bundle::Bundle;
 use kernel_abi::plan::{ExtentSpec, ParamSpec, Signature};
 use kernel_abi::{Access, DType};
 use kernel_runtime::kernel::fits;
@@ -85,8 +85,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
         ));
         return Ok(0);
     }
-    let path = all.bundle.as_ref().ok_or("--bundle is missing")?;
-    let bundle = Bundle::open(path, Policy::AUDITED).map_err(|error| error.to_string())?;
+    let bundle = all.open_bundle()?;
     let device = Device::open(all.device).map_err(show)?;
     let outcome = measure(all, &bundle, &device);
     let code = match &outcome {
