@@ -136,11 +136,6 @@ fn streams(goldens: &Goldens, last: &[Position], model: &Decoding, report: &mut 
             let want = &logits[place * moe.experts..][..moe.experts];
             report.close(&format!("{name} logits"), &position.router[layer], want, STREAM);
             let of_place = |values: &[f64]| values[place * moe.picks..][..moe.picks].to_vec();
-            let set = |ids: &[f64]| {
-                let mut ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
-                ids.sort_unstable();
-                ids
-            };
             let same = set(&position.picked[layer]) == set(&of_place(&picked));
             if gap(want, &goldens.bias(layer + 1), moe.picks) <= PICK_GAP {
                 flips += usize::from(!same);
@@ -154,9 +149,10 @@ fn streams(goldens: &Goldens, last: &[Position], model: &Decoding, report: &mut 
             compared += 1;
             if !same {
                 report.faults.push(format!("{name}: other experts than the reference"));
-            } else if position.picked[layer] == of_place(&picked) {
-                let want = of_place(&weights);
-                report.close(&format!("{name} weights"), &position.weights[layer], &want, STREAM);
+            } else {
+                let (ids, want) = (of_place(&picked), of_place(&weights));
+                let got = in_order_of(&ids, &position.picked[layer], &position.weights[layer]);
+                report.close(&format!("{name} weights"), &got, &want, STREAM);
             }
         }
     }
@@ -166,6 +162,24 @@ fn streams(goldens: &Goldens, last: &[Position], model: &Decoding, report: &mut 
     if flips > FLIPS {
         report.faults.push(format!("{flips} near ties went the other way, at most {FLIPS}"));
     }
+}
+
+/// Ids without their order.
+fn set(ids: &[f64]) -> Vec<i64> {
+    let mut ids: Vec<i64> = ids.iter().map(|id| *id as i64).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Values of the picks `found`, in the order of the same picks `wanted`; several for each.
+fn in_order_of(wanted: &[f64], found: &[f64], values: &[f64]) -> Vec<f64> {
+    let each = values.len() / found.len();
+    let place = |id: &f64| found.iter().position(|other| other == id).expect("the same picks");
+    wanted.iter().flat_map(|id| &values[place(id) * each..][..each]).copied().collect()
+}
+
+fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
 /// The distance between the last picked score and the first one that is not.
@@ -184,7 +198,8 @@ fn traces(goldens: &Goldens, model: &Decoding, tokens: usize, report: &mut Repor
     for layer in [1, 3, 7] {
         let mut compare = |golden: &str, got: &[f64]| {
             let name = format!("trace.layer{layer}.{golden}");
-            report.close(&name, got, &goldens.values(&name), STREAM);
+            let bound = if golden == "state" { STATE } else { STREAM };
+            report.close(&name, got, &goldens.values(&name), bound);
         };
         let buffer = |name: &str| model.buffer(0, &format!("layer{layer}.{name}"));
         for (golden, name) in [
@@ -204,9 +219,16 @@ fn traces(goldens: &Goldens, model: &Decoding, tokens: usize, report: &mut Repor
             compare(golden, &buffer(name));
         }
         let picked = goldens.values(&format!("trace.layer{layer}.picked"));
-        if buffer("picked") == picked {
-            for name in ["weights", "expert_out", "latent_sum", "latent_norm"] {
+        // Other experts give other sums; whether they may be others is judged above.
+        if set(&buffer("picked")) == set(&picked) {
+            for name in ["latent_sum", "latent_norm"] {
                 compare(name, &buffer(name));
+            }
+            // What the shared MLP does not give.
+            let routed = difference(&buffer("ffn_out"), &buffer("shared.stripe"));
+            compare("routed_out", &routed);
+            for name in ["weights", "expert_out"] {
+                compare(name, &in_order_of(&picked, &buffer("picked"), &buffer(name)));
             }
         }
         compare("p_in", &model.buffer(0, &format!("layer{}.p_out", layer - 1)));
@@ -223,6 +245,7 @@ fn traces(goldens: &Goldens, model: &Decoding, tokens: usize, report: &mut Repor
             for name in ["f", "conv_out", "beta", "o_state"] {
                 compare(name, &buffer(name));
             }
+            compare("v", &buffer("conv_out")[2 * width..]);
             let log_decay: Vec<f64> = buffer("decay").iter().map(|d| d.ln()).collect();
             compare("log_decay", &log_decay);
             compare("state", &model.state(layer, 0));

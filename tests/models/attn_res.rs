@@ -10,7 +10,9 @@ use super::support::{check, scaled, trial};
 /// The tests of this family.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (m, h, blocks) in [(2, 256, 1), (1, 256, 3), (1, 7168, 0), (1, 7168, 3), (2, 7168, 8)] {
+    for (m, h, blocks) in
+        [(2, 256, 1), (1, 256, 3), (8, 256, 2), (1, 7168, 0), (1, 7168, 3), (2, 7168, 8)]
+    {
         let name = format!("attn_res_norm H={h} NB={blocks} M={m}");
         trials.push(trial(name, move || attn_res_norm(m, h, blocks, 0)));
     }
@@ -35,7 +37,7 @@ fn attn_res_norm(m: usize, h: usize, blocks: usize, round_first: i64) -> Result<
             let mut sources: Vec<&[f64]> =
                 (0..blocks).map(|s| &snapshots[(s * m + row) * h..][..h]).collect();
             sources.push(&prefix[row * h..][..h]);
-            let (_, mix) = reference::attn_res::mix(&sources, &wnp);
+            let (_, mix) = reference::attn_res::mix(&sources, &wnp, eps);
             out.extend(reference::norm::rms_norm(&mix, &gamma, eps));
             mixed.extend(mix);
         }

@@ -12,7 +12,7 @@ type Projection = (usize, usize, usize, usize, &'static [(&'static str, i64)]);
 /// The tests of this family.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    let projections: [(&'static str, usize, Projection); 21] = [
+    let projections: [(&'static str, usize, Projection); 25] = [
         // K3 at TP16: the merged input projection for one token and four, o_proj, router, f_b on a part of the
         // merged projection, W_q_b, the latent pair, the shared pair.
         ("gemv_bf16", 1, (3216, 7168, 7168, 0, &[])),
@@ -25,6 +25,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("gemv_add", 1, (448, 3584, 3584, 0, &[])),
         ("gemv_bf16", 1, (768, 7168, 7168, 0, &[])),
         ("gemv_f32", 1, (7168, 384, 384, 0, &[])),
+        // The input projection of MLA, the dense layer, the share of the output.
+        ("gemv_bf16", 1, (2880, 7168, 7168, 0, &[])),
+        ("gemv_bf16", 1, (4224, 7168, 7168, 0, &[])),
+        ("gemv_f32", 1, (7168, 2112, 2112, 0, &[])),
+        ("gemv_f32", 1, (10240, 7168, 7168, 0, &[])),
         // kimi-k3-mini.
         ("gemv_bf16", 2, (560, 256, 256, 0, &[("ROWS", 16)])),
         ("gemv_bf16", 8, (560, 256, 256, 0, &[("ROWS", 80)])),

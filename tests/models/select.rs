@@ -12,11 +12,21 @@ use super::support::{check, trial};
 /// The tests of this family.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
-    for (m, v, h) in [(6, 128, 256), (3, 10240, 7168)] {
+    for (m, v, h) in
+        [(6, 128, 256), (2, 2048, 256), (8, 2048, 256), (1, 10240, 7168), (3, 10240, 7168)]
+    {
         let name = format!("embed V={v} H={h} M={m}");
         trials.push(trial(name, move || embed(m, v, h)));
     }
-    for (m, v, block) in [(3, 2048, 1024), (1, 1000, 256), (2, 10240, 1024), (1, 10240, 2048)] {
+    for (m, v, block) in [
+        (2, 2048, 1024),
+        (3, 2048, 1024),
+        (8, 2048, 1024),
+        (1, 1000, 256),
+        (1, 10240, 1024),
+        (2, 10240, 1024),
+        (1, 10240, 2048),
+    ] {
         let name = format!("argmax V={v} M={m} BN={block}");
         trials.push(trial(name, move || argmax(m, v, block)));
     }

@@ -6,6 +6,7 @@
 mod draft;
 mod error;
 mod fields;
+mod json;
 mod read;
 
 use std::path::Path;

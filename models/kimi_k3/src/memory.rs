@@ -1,4 +1,4 @@
-//! Whether the machine has the memory that a plan needs: an allocation that fails ends the process without a word.
+//! Whether the machine has the memory that a plan or a result needs: an allocation that fails ends the process without a word.
 
 use kernel_abi::plan::Plan;
 use thiserror::Error;
@@ -14,20 +14,20 @@ const GB: f64 = 1e9;
 /// Why a plan is refused for its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MemoryError {
-    /// The buffers need more than there is.
+    /// More is needed than there is.
     #[error(
-        "the buffers need {:.1} GB of memory, {:.1} GB are available",
+        "{:.1} GB of memory are needed, {:.1} GB are available",
         *needed as f64 / GB,
         *available as f64 / GB
     )]
     Short {
-        /// Bytes that all buffers need.
+        /// Bytes that are needed.
         needed: u64,
         /// Bytes that the machine can give.
         available: u64,
     },
-    /// The buffers need more than can be counted.
-    #[error("the buffers need more memory than 64 bits can count")]
+    /// More is needed than can be counted.
+    #[error("more memory is needed than 64 bits can count")]
     Uncountable,
 }
 
@@ -57,17 +57,32 @@ pub fn bytes_of(plan: &Plan) -> Option<u64> {
 /// # Errors
 /// There is less memory than the plan needs.
 pub fn check(plan: &Plan, copies: u64) -> Result<(), MemoryError> {
-    let meminfo = std::fs::read_to_string(MEMINFO).ok();
-    check_against(plan, copies, meminfo.as_deref().and_then(available))
+    compare(of_copies(plan, copies), now())
 }
 
-fn check_against(plan: &Plan, copies: u64, available: Option<u64>) -> Result<(), MemoryError> {
-    let needed = bytes_of(plan).and_then(|bytes| bytes.checked_mul(copies));
+/// Refuses results of so many bytes (`None`: more than 64 bits hold) where less memory is available.
+///
+/// # Errors
+/// There is less memory than the results need.
+pub fn check_results(bytes: Option<u64>) -> Result<(), MemoryError> {
+    compare(bytes, now())
+}
+
+fn of_copies(plan: &Plan, copies: u64) -> Option<u64> {
+    bytes_of(plan).and_then(|bytes| bytes.checked_mul(copies))
+}
+
+fn compare(needed: Option<u64>, available: Option<u64>) -> Result<(), MemoryError> {
     let needed = needed.ok_or(MemoryError::Uncountable)?;
     match available {
         Some(available) if needed > available => Err(MemoryError::Short { needed, available }),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Bytes that are available now, where the system says so.
+fn now() -> Option<u64> {
+    std::fs::read_to_string(MEMINFO).ok().as_deref().and_then(available)
 }
 
 /// `MemAvailable` in bytes.
@@ -98,17 +113,17 @@ mod tests {
         // 80 * 33, 16 * 5 and 3 * 17 bits, in whole bytes.
         let bytes = (330 + 10 + 7) * 2;
         assert_eq!(bytes_of(&plan), Some(bytes));
-        assert_eq!(check_against(&plan, 3, Some(bytes * 3)), Ok(()));
-        assert_eq!(check_against(&plan, u64::MAX / bytes, None), Ok(()));
-        let error = check_against(&plan, 3, Some(bytes * 3 - 1)).unwrap_err();
+        assert_eq!(compare(of_copies(&plan, 3), Some(bytes * 3)), Ok(()));
+        assert_eq!(compare(of_copies(&plan, u64::MAX / bytes), None), Ok(()));
+        let error = compare(of_copies(&plan, 3), Some(bytes * 3 - 1)).unwrap_err();
         assert_eq!(error.code(), Code::K0504);
     }
 
     #[test]
     fn absurd_sizes_are_refused_and_said() {
-        let error = check_against(&plan(1, &[(DType::U8, &[1 << 40])]), 1, Some(5 << 30));
+        let error = compare(of_copies(&plan(1, &[(DType::U8, &[1 << 40])]), 1), Some(5 << 30));
         let message = error.unwrap_err().to_string();
-        assert_eq!(message, "the buffers need 1237.0 GB of memory, 5.4 GB are available");
+        assert_eq!(message, "1237.0 GB of memory are needed, 5.4 GB are available");
         for (shape, copies) in
             [(&[1 << 40, 1 << 40][..], 1), (&[1 << 60], 1), (&[1 << 40], 1 << 40)]
         {

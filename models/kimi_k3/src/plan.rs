@@ -16,12 +16,19 @@ mod tile;
 use kernel_abi::DType;
 use kernel_abi::plan::{BufferId, BufferRole, Plan, PlanBuilder, Promise, Region, Scalar};
 
-use crate::config::{Attention, Config};
+use crate::config::{self, Attention, Config, MAX_BLOCKS};
+use crate::names;
 use crate::weights::{Piece, Recipe};
 
 pub use shape::ShapeError;
 
 use shape::ModelShape;
+
+/// Snapshots that the kernel of the mix has room for.
+const SLOTS: u64 = MAX_BLOCKS as u64;
+
+/// Elements of a row of a packed expert that share a scale.
+const GROUP: u64 = config::GROUP as u64;
 
 /// Positions of a page of the latent cache.
 pub const PAGE: u64 = 64;
@@ -120,7 +127,7 @@ struct Step<'s> {
     positions: BufferId,
     slots: BufferId,
     pages: BufferId,
-    /// bf16 `[8, rows, hidden]`: snapshots of the prefix stream.
+    /// bf16 `[SLOTS, rows, hidden]`: snapshots of the prefix stream.
     blocks: BufferId,
     /// Snapshots taken.
     snapshots: u64,
@@ -156,7 +163,7 @@ impl<'s> Step<'s> {
         let slots = plan.buffer("slots", DType::I32, &[rows], promise(rows + 1, true));
         let pages = plan.buffer("pages", DType::I32, &[rows, per_request], promise(pages, true));
         let hidden = shape.hidden;
-        let blocks = plan.buffer("blocks", DType::Bf16, &[8, rows, hidden], BufferRole::Step);
+        let blocks = plan.buffer("blocks", DType::Bf16, &[SLOTS, rows, hidden], BufferRole::Step);
         let prefix = plan.buffer("embedding", DType::Bf16, &[rows, hidden], BufferRole::Step);
         Step {
             shape,
@@ -264,11 +271,11 @@ impl<'s> Step<'s> {
     fn embed(&mut self) {
         let (rows, hidden, ranks) = (self.options.rows, self.shape.hidden, self.options.ranks);
         let shard = self.shape.vocab / ranks;
-        let tensor = "language_model.model.embed_tokens.weight";
+        let tensor = names::embed_tokens();
         let vocab = self.shape.vocab;
         let table = self.weight("embed".into(), DType::Bf16, &[shard, hidden], |rank| {
             let rows = rank * shard..(rank + 1) * shard;
-            Recipe::Rows(vec![Piece::rows(tensor, DType::Bf16, rows, vocab, hidden)])
+            Recipe::Rows(vec![Piece::rows(&tensor, DType::Bf16, rows, vocab, hidden)])
         });
         let firsts = (0..ranks).map(|rank| Scalar::I32((rank * shard) as i32)).collect();
         self.plan
@@ -286,12 +293,11 @@ impl<'s> Step<'s> {
     fn layer(&mut self, layer: usize) {
         let (rows, hidden) = (self.options.rows, self.shape.hidden);
         let name = |part: &str| format!("layer{layer}.{part}");
-        let tensor = |part: &str| format!("language_model.model.layers.{layer}.{part}.weight");
         let x = self.mix(
             &name("attn_mix"),
-            &tensor("self_attention_res_norm"),
-            &tensor("self_attention_res_proj"),
-            &tensor("input_layernorm"),
+            &names::attention_res_norm(layer),
+            &names::attention_res_proj(layer),
+            &names::input_layernorm(layer),
         );
         let opens = (layer as u64).is_multiple_of(self.shape.block);
         if opens {
@@ -308,9 +314,9 @@ impl<'s> Step<'s> {
         self.add(&name("p_mid"), y, !opens);
         let x = self.mix(
             &name("mlp_mix"),
-            &tensor("mlp_res_norm"),
-            &tensor("mlp_res_proj"),
-            &tensor("post_attention_layernorm"),
+            &names::mlp_res_norm(layer),
+            &names::mlp_res_proj(layer),
+            &names::post_attention_layernorm(layer),
         );
         let y = if (layer as u64) < self.shape.dense_layers {
             self.dense(layer, x)
@@ -337,18 +343,17 @@ impl<'s> Step<'s> {
     fn finish(mut self) -> DecodePlan {
         let (rows, ranks) = (self.options.rows, self.options.ranks);
         let (hidden, vocab) = (self.shape.hidden, self.shape.vocab);
-        let model = |part: &str| format!("language_model.model.{part}.weight");
         let x = self.mix(
             "final_mix",
-            &model("output_attn_res_norm"),
-            &model("output_attn_res_proj"),
-            &model("norm"),
+            &names::output_res_norm(),
+            &names::output_res_proj(),
+            &names::norm(),
         );
         let shard = vocab / ranks;
         let head = self.weight("lm_head".into(), DType::Bf16, &[shard, hidden], |rank| {
             let rows = rank * shard..(rank + 1) * shard;
-            let tensor = "language_model.lm_head.weight";
-            Recipe::Rows(vec![Piece::rows(tensor, DType::Bf16, rows, vocab, hidden)])
+            let tensor = names::lm_head();
+            Recipe::Rows(vec![Piece::rows(&tensor, DType::Bf16, rows, vocab, hidden)])
         });
         let x = Columns { buffer: x, width: hidden, start: 0 };
         let part = self.gemv("logits.part", head, x, shard, hidden, DType::F32);

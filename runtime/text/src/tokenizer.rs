@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::bytes::bytes_of;
 use crate::{TextError, Utf8Stream};
 
+mod kind;
+
 /// The file's name in a folder.
 pub const FILE_NAME: &str = "tokenizer.json";
 
@@ -19,7 +21,7 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_TOKENS: usize = 1 << 24;
 
 /// Characters of a value or token that a message shows.
-const SHOWN: usize = 60;
+pub(crate) const SHOWN: usize = 60;
 
 /// Characters of a fault that a message shows.
 const FAULT: usize = 200;
@@ -54,7 +56,8 @@ impl Tokenizer {
     /// The folder holds another format or none, the file cannot be read, is broken, or is of another kind.
     pub fn open(folder: &Path) -> Result<Tokenizer, TextError> {
         let path = folder.join(FILE_NAME);
-        if !path.exists() {
+        // A link that leads nowhere or in a circle is there, and cannot be read.
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             let other = OTHER_FORMATS.iter().find(|(name, _)| folder.join(name).exists());
             let found = match other {
                 Some((name, what)) => format!("`{name}`, {what}"),
@@ -77,7 +80,7 @@ impl Tokenizer {
         };
         let value: Value =
             serde_json::from_slice(text).map_err(|error| broken(error.to_string()))?;
-        check_kind(&value, path)?;
+        kind::check(&value, path)?;
         check_ids(&value).map_err(broken)?;
         check_merges(&value).map_err(broken)?;
         let mut inner =
@@ -184,42 +187,6 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
         return Err(Error::new(ErrorKind::InvalidData, format!("more than {MAX_BYTES} bytes")));
     }
     Ok(text)
-}
-
-/// Only a BPE whose tokens are bytes and that gives the same ids for a text every time; a BPE without a type is one.
-fn check_kind(value: &Value, path: &Path) -> Result<(), TextError> {
-    let other = |field: &'static str, found: Option<&Value>, expected: &'static str| {
-        let found = found.map_or("absent".to_owned(), |found| shown(&found.to_string(), SHOWN));
-        TextError::Kind { path: path.to_owned(), field, found, expected }
-    };
-    let kind = |field: &'static str, found: Option<&Value>, expected: &'static str| match found {
-        Some(Value::String(kind)) if kind == expected => Ok(()),
-        found => Err(other(field, found, expected)),
-    };
-    let model = value.get("model");
-    let has_type = model.is_some_and(|model| model.get("type").is_some());
-    if has_type || model.and_then(|model| model.get("merges")).is_none() {
-        kind("model.type", model.and_then(|model| model.get("type")), "BPE")?;
-    }
-    let dropout = model.and_then(|model| model.get("dropout")).filter(|value| !value.is_null());
-    if dropout.is_some() {
-        return Err(other("model.dropout", dropout, "null"));
-    }
-    // Marks of words belong to tokens of characters; bytes have none.
-    for (field, name) in [
-        ("model.continuing_subword_prefix", "continuing_subword_prefix"),
-        ("model.end_of_word_suffix", "end_of_word_suffix"),
-    ] {
-        let mark = model.and_then(|model| model.get(name));
-        if mark.is_some_and(|mark| !mark.is_null() && mark != "") {
-            return Err(other(field, mark, "null"));
-        }
-    }
-    // What it would add to a prompt is the caller's business.
-    if let Some(processor) = value.get("post_processor").filter(|value| !value.is_null()) {
-        kind("post_processor.type", processor.get("type"), "ByteLevel")?;
-    }
-    kind("decoder.type", value.get("decoder").and_then(|decoder| decoder.get("type")), "ByteLevel")
 }
 
 /// The start of a text of a file.

@@ -218,3 +218,95 @@ fn damaged_tokenizers_never_panic() {
     }
     assert!(loaded > 50 && refused > 500, "{loaded} loaded, {refused} refused");
 }
+
+#[test]
+fn parts_that_do_not_keep_bytes_are_refused() {
+    for (part, settings) in [
+        ("normalizer", json!({"type": "Precompiled", "precompiled_charsmap": "/////w=="})),
+        ("normalizer", json!({"type": "Precompiled", "precompiled_charsmap": ""})),
+        ("normalizer", json!({"type": "Replace", "pattern": {"String": ""}, "content": "x"})),
+        ("normalizer", json!({"type": "Prepend", "prepend": ""})),
+        ("normalizer", json!({"type": "Lowercase"})),
+        (
+            "normalizer",
+            json!({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Strip"}]}),
+        ),
+        ("normalizer", json!({"type": "Sequence", "normalizers": 3})),
+        ("normalizer", json!("NFC")),
+        ("pre_tokenizer", json!({"type": "Nothing"})),
+        ("pre_tokenizer", json!({"type": "FixedLength", "length": 0})),
+        (
+            "pre_tokenizer",
+            json!({"type": "Metaspace", "replacement": "_", "add_prefix_space": true}),
+        ),
+        ("pre_tokenizer", json!({"type": "WhitespaceSplit"})),
+        (
+            "pre_tokenizer",
+            json!({"type": "Split", "pattern": {"Regex": ""}, "behavior": "Isolated", "invert": false}),
+        ),
+        ("pre_tokenizer", json!({"type": "Split", "behavior": "Isolated", "invert": false})),
+        (
+            "pre_tokenizer",
+            json!({"type": "Sequence", "pretokenizers": [{"type": "UnicodeScripts"}]}),
+        ),
+        ("post_processor", json!("ByteLevel")),
+        ("decoder", json!({"type": "Fuse"})),
+        ("model", json!(null)),
+        ("model", json!("BPE")),
+    ] {
+        let mut value = small();
+        value[part] = settings.clone();
+        let error = parse(&value).expect_err(&settings.to_string());
+        assert_eq!(error.code(), "T0104", "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+        // What is there is shown, not called absent.
+        let is_absent = error.to_string().contains("absent");
+        let has_no_pattern = settings["type"] == "Split" && settings["pattern"].is_null();
+        assert_eq!(is_absent, has_no_pattern || settings.is_null(), "{error}");
+    }
+}
+
+#[test]
+fn known_parts_are_taken_and_cut_texts() {
+    for (part, settings) in [
+        ("normalizer", json!({"type": "NFC"})),
+        (
+            "normalizer",
+            json!({"type": "Sequence", "normalizers": [{"type": "NFKD"}, {"type": "NFC"}]}),
+        ),
+        (
+            "pre_tokenizer",
+            json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                                 "use_regex": false}),
+        ),
+        (
+            "pre_tokenizer",
+            json!({"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "\\s?[a-z]+"}, "behavior": "Isolated", "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]}),
+        ),
+    ] {
+        let mut value = small();
+        value[part] = settings.clone();
+        assert_eq!(parse(&value).unwrap().encode("ab ab").unwrap(), [3, 4], "{settings}");
+    }
+}
+
+/// Damage that meets the parts around the model more often than the rest.
+#[test]
+fn damaged_parts_load_or_are_refused() {
+    let mut dice = Dice(20_261_130);
+    for round in 0..4000 {
+        let mut value = small();
+        value["normalizer"] = json!({"type": "Sequence", "normalizers": [{"type": "NFC"}]});
+        value["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "[a-z]+"}, "behavior": "Isolated", "invert": false},
+            {"type": "Digits", "individual_digits": true},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}]});
+        let part = ["normalizer", "pre_tokenizer", "decoder", "added_tokens"][round % 4];
+        damage_value(&mut value[part], &mut dice);
+        if let Ok(tokenizer) = parse(&value) {
+            let _ = tokenizer.encode("ab ab[BOS] 1");
+        }
+    }
+}

@@ -164,7 +164,6 @@ fn a_broken_file_is_refused() {
         ("/model/vocab", json!({"a": -1})),
         ("/added_tokens", json!([{"id": 99_999_999, "content": "x"}])),
         ("/added_tokens", json!({})),
-        ("/pre_tokenizer", json!({"type": "Nothing"})),
         ("/version", json!(7)),
     ] {
         let mut changed = file();

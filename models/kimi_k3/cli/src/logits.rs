@@ -1,5 +1,6 @@
 //! `kimi-k3 logits`.
 
+use kimi_k3::memory;
 use kimi_k3::request::{check_tokens, read_tokens};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
@@ -18,7 +19,10 @@ pub(crate) fn run(options: &Logits) -> Result<(), CliError> {
     let out = Whole::create(&options.out)?;
     let mut engine = source.engine(source.plan(ids.len(), 1)?, true)?;
     let vocab = source.config.vocab;
-    let mut bytes = Vec::with_capacity(ids.len() * vocab * 4);
+    // The logits, and once more as a file.
+    let size = ids.len().checked_mul(vocab).and_then(|n| n.checked_mul(4));
+    memory::check_results(size.and_then(|size| (size as u64).checked_mul(2)))?;
+    let mut bytes = Vec::with_capacity(size.unwrap_or(0));
     let bar = output::progress("tokens");
     bar.set_length(ids.len() as u64);
     for &id in &ids {

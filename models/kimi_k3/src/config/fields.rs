@@ -154,6 +154,22 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Refuses any value; null counts as absent.
+    pub(super) fn must_be_absent(&self, name: &str) -> Result<(), ConfigError> {
+        match self.get(name) {
+            Some(value) => Err(self.unsupported(name, shown(value), "null")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what is neither true nor false; it may be absent.
+    pub(super) fn may_be_flag(&self, name: &str) -> Result<(), ConfigError> {
+        match self.get(name) {
+            Some(value) if !value.is_boolean() => Err(self.kind(name, "true or false", value)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn must_be_value(
         &self,
         name: &str,

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::{Attention, Config, ConfigError, Ffn, GROUP, Kda, Layer, MAX_BLOCKS, Mla, Moe, Tokens};
+use super::{
+    Attention, Config, ConfigError, Ffn, GROUP, Kda, Layer, MAX_BLOCKS, Mla, Moe, Tokens, json,
+};
 use crate::reference::kda::TAPS;
 use crate::reference::pointwise::Situ;
 
@@ -16,8 +18,7 @@ pub(super) const MAX_HEADS: usize = 4096;
 const MAX_EXPERTS: usize = 1 << 14;
 
 pub(super) fn config(text: &str) -> Result<Config, ConfigError> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
+    let value: Value = json::parse(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
     let Value::Object(map) = &value else {
         return Err(ConfigError::Syntax("expected an object".to_owned()));
     };
@@ -28,6 +29,10 @@ pub(super) fn config(text: &str) -> Result<Config, ConfigError> {
     text.must_be("model_type", "kimi_linear")?;
     text.may_only_be("tie_word_embeddings", false)?;
     text.may_only_be("num_nextn_predict_layers", 0)?;
+    for fields in [&wrapper, &text] {
+        fields.may_only_be("dtype", "bfloat16")?;
+        fields.may_only_be("torch_dtype", "bfloat16")?;
+    }
     quantization(&wrapper, &text)?;
 
     let hidden = text.count("hidden_size", 1..=MAX_AXIS)?;
@@ -65,6 +70,9 @@ fn quantization(wrapper: &Fields<'_>, text: &Fields<'_>) -> Result<(), ConfigErr
         count += 1;
         let group = groups.object(name)?;
         group.may_only_be("format", FORMAT)?;
+        // Activations stay as they are.
+        group.must_be_absent("input_activations")?;
+        group.must_be_absent("output_activations")?;
         let weights = group.object("weights")?;
         weights.must_be("num_bits", 4)?;
         weights.must_be("type", "float")?;
@@ -161,6 +169,8 @@ fn moe(text: &Fields<'_>) -> Result<Moe, ConfigError> {
     text.must_be("topk_method", "noaux_tc")?;
     text.must_be("moe_renormalize", true)?;
     text.must_be("latent_moe_use_norm", true)?;
+    // With one group, both give the same picks.
+    text.may_be_flag("use_grouped_topk")?;
     text.may_only_be("num_expert_group", 1)?;
     text.may_only_be("topk_group", 1)?;
     let experts = text.count("num_experts", 1..=MAX_EXPERTS)?;
@@ -197,6 +207,12 @@ fn tokens(wrapper: &Fields<'_>, text: &Fields<'_>, vocab: usize) -> Result<Token
     let id = |id: usize| u32::try_from(id).expect("the vocabulary is smaller than 2^32");
     let eos = home("eos_token_id").counts("eos_token_id", ids.clone())?;
     let pad = home("pad_token_id");
+    // The wrapper's may differ, but not be nonsense.
+    for name in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+        if wrapper.get(name).is_some() {
+            wrapper.counts(name, ids.clone())?;
+        }
+    }
     Ok(Tokens {
         bos: id(home("bos_token_id").count("bos_token_id", ids.clone())?),
         eos: eos.into_iter().map(id).collect(),

@@ -4,7 +4,13 @@ use kernel_abi::DType;
 use kernel_abi::plan::{BufferId, Scalar};
 
 use super::{Columns, PAGE, Step};
+use crate::names;
+use crate::reference::kda;
 use crate::weights::{Piece, Recipe};
+
+/// Taps of the convolution, and the inputs that it keeps.
+const TAPS: u64 = kda::TAPS as u64;
+const WINDOW: u64 = kda::WINDOW as u64;
 
 /// Rows of a merged projection are padded to this.
 const ROW_PAD: u64 = 16;
@@ -35,7 +41,7 @@ impl Step<'_> {
     fn o_proj(&mut self, layer: usize, x: BufferId, k: u64) -> BufferId {
         let hidden = self.shape.hidden;
         let name = format!("layer{layer}.o_proj");
-        let tensor = format!("language_model.model.layers.{layer}.self_attn.o_proj.weight");
+        let tensor = names::o_proj(layer);
         let all = k * self.options.ranks;
         let w = self.weight(format!("{name}.weight"), DType::Bf16, &[hidden, k], |rank| {
             let columns = rank * k..(rank + 1) * k;
@@ -59,43 +65,39 @@ impl Step<'_> {
         let heads = all_heads / ranks;
         let (width, all) = (heads * dim, all_heads * dim);
         let name = |part: &str| format!("layer{layer}.{part}");
-        let tensor = |part: &str| format!("language_model.model.layers.{layer}.self_attn.{part}");
         let proj = self.in_proj(layer, x, |rank| {
             let share = rank * width..(rank + 1) * width;
             let head = rank * heads..(rank + 1) * heads;
-            let rows_of = |part: &str| {
-                let name = tensor(&format!("{part}_proj.weight"));
-                Piece::rows(&name, DType::Bf16, share.clone(), all, hidden)
-            };
-            let mut pieces: Vec<Piece> = ["q", "k", "v", "g"].map(rows_of).into();
-            pieces.push(Piece::whole(&tensor("f_a_proj.weight"), DType::Bf16, dim, hidden));
-            pieces.push(Piece::rows(
-                &tensor("b_proj.weight"),
-                DType::Bf16,
-                head,
-                all_heads,
-                hidden,
-            ));
+            let rows_of =
+                |name: String| Piece::rows(&name, DType::Bf16, share.clone(), all, hidden);
+            let (q, k, v) =
+                (names::kda::q_proj(layer), names::kda::k_proj(layer), names::kda::v_proj(layer));
+            let mut pieces: Vec<Piece> = [q, k, v, names::g_proj(layer)].map(rows_of).into();
+            let (f_a, b) = (names::kda::f_a_proj(layer), names::kda::b_proj(layer));
+            pieces.push(Piece::whole(&f_a, DType::Bf16, dim, hidden));
+            pieces.push(Piece::rows(&b, DType::Bf16, head, all_heads, hidden));
             pieces
         });
         let at = |start: u64| Columns { start, ..proj };
         let share = |rank: u64| rank * width..(rank + 1) * width;
 
         let f_b = self.weight(name("f_b.weight"), DType::Bf16, &[width, dim], |rank| {
-            let tensor = tensor("f_b_proj.weight");
+            let tensor = names::kda::f_b_proj(layer);
             Recipe::Rows(vec![Piece::rows(&tensor, DType::Bf16, share(rank), all, dim)])
         });
         let f = self.gemv(&name("f"), f_b, at(4 * width), width, dim, DType::Bf16);
 
-        let taps = self.weight(name("conv.weight"), DType::F32, &[3 * width, 4], |rank| {
-            let rows_of = |part: &str| {
-                let name = tensor(&format!("{part}_conv1d.weight"));
-                Piece::rows(&name, DType::F32, share(rank), all, 4)
-            };
-            Recipe::Rows(["q", "k", "v"].map(rows_of).into())
+        let taps = self.weight(name("conv.weight"), DType::F32, &[3 * width, TAPS], |rank| {
+            let parts = [
+                names::kda::q_conv1d(layer),
+                names::kda::k_conv1d(layer),
+                names::kda::v_conv1d(layer),
+            ];
+            let rows_of = |name: String| Piece::rows(&name, DType::F32, share(rank), all, TAPS);
+            Recipe::Rows(parts.map(rows_of).into())
         });
         let slots = rows + 1;
-        let window = self.state(name("conv_state"), DType::Bf16, &[slots, 3, 3 * width]);
+        let window = self.state(name("conv_state"), DType::Bf16, &[slots, WINDOW, 3 * width]);
         let conv = self.activation(name("conv_out"), DType::F32, &[rows, 3 * width]);
         self.plan
             .kernel(
@@ -113,10 +115,22 @@ impl Step<'_> {
 
         let a_log = self.weight(name("a_log"), DType::F32, &[heads], |rank| {
             let head = rank * heads..(rank + 1) * heads;
-            Recipe::Rows(vec![Piece::columns(&tensor("A_log"), DType::F32, 1, head, all_heads)])
+            Recipe::Rows(vec![Piece::columns(
+                &names::kda::a_log(layer),
+                DType::F32,
+                1,
+                head,
+                all_heads,
+            )])
         });
         let dt_bias = self.weight(name("dt_bias"), DType::F32, &[heads, dim], |rank| {
-            Recipe::Rows(vec![Piece::columns(&tensor("dt_bias"), DType::F32, 1, share(rank), all)])
+            Recipe::Rows(vec![Piece::columns(
+                &names::kda::dt_bias(layer),
+                DType::F32,
+                1,
+                share(rank),
+                all,
+            )])
         });
         let decay = self.activation(name("decay"), DType::F32, &[rows, heads, dim]);
         let beta = self.activation(name("beta"), DType::F32, &[rows, heads]);
@@ -154,7 +168,7 @@ impl Step<'_> {
             .write("o", o)
             .add();
 
-        let gamma = self.vector(tensor("o_norm.weight"), DType::Bf16, dim);
+        let gamma = self.vector(names::kda::o_norm(layer), DType::Bf16, dim);
         let gated = self.activation(name("o_gated"), DType::Bf16, &[rows, heads, dim]);
         let g = at(3 * width);
         self.plan
@@ -182,20 +196,18 @@ impl Step<'_> {
         let (cache_row, query) = (latent + rope, nope + rope);
         let eps = Scalar::F32(shape.latent_eps);
         let name = |part: &str| format!("layer{layer}.{part}");
-        let tensor =
-            |part: &str| format!("language_model.model.layers.{layer}.self_attn.{part}.weight");
         let proj = self.in_proj(layer, x, |rank| {
             let share = rank * heads * v_dim..(rank + 1) * heads * v_dim;
             let all = shape.heads * v_dim;
             vec![
-                Piece::whole(&tensor("q_a_proj"), DType::Bf16, q_lora, hidden),
-                Piece::whole(&tensor("kv_a_proj_with_mqa"), DType::Bf16, cache_row, hidden),
-                Piece::rows(&tensor("g_proj"), DType::Bf16, share, all, hidden),
+                Piece::whole(&names::mla::q_a_proj(layer), DType::Bf16, q_lora, hidden),
+                Piece::whole(&names::mla::kv_a_proj(layer), DType::Bf16, cache_row, hidden),
+                Piece::rows(&names::g_proj(layer), DType::Bf16, share, all, hidden),
             ]
         });
         let at = |start: u64| Columns { start, ..proj };
 
-        let gamma = self.vector(tensor("q_a_layernorm"), DType::Bf16, q_lora);
+        let gamma = self.vector(names::mla::q_a_layernorm(layer), DType::Bf16, q_lora);
         let c_q = self.activation(name("c_q"), DType::Bf16, &[rows, q_lora]);
         self.plan
             .kernel(
@@ -213,7 +225,13 @@ impl Step<'_> {
         let q_b = self.weight(name("q_b.weight"), DType::Bf16, &[heads * query, q_lora], |rank| {
             let share = rank * heads * query..(rank + 1) * heads * query;
             let all = shape.heads * query;
-            Recipe::Rows(vec![Piece::rows(&tensor("q_b_proj"), DType::Bf16, share, all, q_lora)])
+            Recipe::Rows(vec![Piece::rows(
+                &names::mla::q_b_proj(layer),
+                DType::Bf16,
+                share,
+                all,
+                q_lora,
+            )])
         });
         let c_q = Columns { buffer: c_q, width: q_lora, start: 0 };
         let q = self.gemv(&name("q"), q_b, c_q, heads * query, q_lora, DType::Bf16);
@@ -222,7 +240,7 @@ impl Step<'_> {
         let kv_rows = shape.heads * (nope + v_dim);
         let kv_b = |rank: u64, first: u64, count: u64| {
             let head = move |h: u64| (rank * heads + h) * (nope + v_dim) + first;
-            let name = tensor("kv_b_proj");
+            let name = names::mla::kv_b_proj(layer);
             (0..heads)
                 .map(|h| Piece::rows(&name, DType::Bf16, head(h)..head(h) + count, kv_rows, latent))
                 .collect::<Vec<Piece>>()
@@ -249,7 +267,7 @@ impl Step<'_> {
         let per_request = self.options.context / PAGE;
         let pages = self.all_pages();
         let cache = self.state(name("mla_cache"), DType::Bf16, &[pages, PAGE, cache_row]);
-        let gamma = self.vector(tensor("kv_a_layernorm"), DType::Bf16, latent);
+        let gamma = self.vector(names::mla::kv_a_layernorm(layer), DType::Bf16, latent);
         let paging = [("PAGE", PAGE), ("NP", per_request), ("L", latent), ("P", rope)];
         let kv = at(q_lora);
         let mut bindings = vec![("M", rows), ("XW", kv.width), ("X0", kv.start)];

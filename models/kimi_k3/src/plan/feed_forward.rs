@@ -3,15 +3,20 @@
 use kernel_abi::DType;
 use kernel_abi::plan::{BufferId, Scalar};
 
-use super::{Columns, Step, tile};
+use super::{Columns, GROUP, Step, tile};
+use crate::names::{self, moe::Matrix};
 use crate::weights::{Piece, Recipe};
 
-/// Columns of a packed row that share a scale.
-const GROUP: u64 = 32;
+/// The tensors of an MLP: gate, linear part, back.
+struct Mlp {
+    gate: String,
+    up: String,
+    down: String,
+}
 
 impl Step<'_> {
     /// Gate, up and SiTU of an MLP of `all` inner columns: bf16 `[rows, all / ranks]`.
-    fn gate_up(&mut self, name: &str, tensor: &str, x: BufferId, all: u64) -> BufferId {
+    fn gate_up(&mut self, name: &str, tensors: &Mlp, x: BufferId, all: u64) -> BufferId {
         let (rows, hidden) = (self.options.rows, self.shape.hidden);
         let width = all / self.options.ranks;
         let w = self.weight(
@@ -19,12 +24,11 @@ impl Step<'_> {
             DType::Bf16,
             &[2 * width, hidden],
             |rank| {
-                let half = |part: &str| {
-                    let name = format!("{tensor}.{part}_proj.weight");
+                let half = |name: &String| {
                     let share = rank * width..(rank + 1) * width;
-                    Piece::rows(&name, DType::Bf16, share, all, hidden)
+                    Piece::rows(name, DType::Bf16, share, all, hidden)
                 };
-                Recipe::Rows(["gate", "up"].map(half).into())
+                Recipe::Rows([&tensors.gate, &tensors.up].map(half).into())
             },
         );
         let x = Columns { buffer: x, width: hidden, start: 0 };
@@ -41,13 +45,12 @@ impl Step<'_> {
     }
 
     /// The down-projection of an MLP, not yet summed over the ranks: f32 `[rows, hidden]`.
-    fn down(&mut self, name: &str, tensor: &str, act: BufferId, all: u64) -> BufferId {
+    fn down(&mut self, name: &str, tensors: &Mlp, act: BufferId, all: u64) -> BufferId {
         let hidden = self.shape.hidden;
         let width = all / self.options.ranks;
-        let tensor = format!("{tensor}.down_proj.weight");
         let w = self.weight(format!("{name}.down.weight"), DType::Bf16, &[hidden, width], |rank| {
             let columns = rank * width..(rank + 1) * width;
-            Recipe::Rows(vec![Piece::columns(&tensor, DType::Bf16, hidden, columns, all)])
+            Recipe::Rows(vec![Piece::columns(&tensors.down, DType::Bf16, hidden, columns, all)])
         });
         let act = Columns { buffer: act, width, start: 0 };
         self.gemv(&format!("{name}.down"), w, act, hidden, width, DType::F32)
@@ -55,9 +58,13 @@ impl Step<'_> {
 
     pub(super) fn dense(&mut self, layer: usize, x: BufferId) -> BufferId {
         let name = format!("layer{layer}.dense");
-        let tensor = format!("language_model.model.layers.{layer}.mlp");
-        let act = self.gate_up(&name, &tensor, x, self.shape.dense);
-        let part = self.down(&name, &tensor, act, self.shape.dense);
+        let tensors = Mlp {
+            gate: names::dense::gate_proj(layer),
+            up: names::dense::up_proj(layer),
+            down: names::dense::down_proj(layer),
+        };
+        let act = self.gate_up(&name, &tensors, x, self.shape.dense);
+        let part = self.down(&name, &tensors, act, self.shape.dense);
         let shape = [self.options.rows, self.shape.hidden];
         let out = self.activation(format!("layer{layer}.ffn_out"), DType::F32, &shape);
         self.plan.all_reduce(format!("layer{layer}.ffn_out"), part, out);
@@ -68,21 +75,20 @@ impl Step<'_> {
         let (rows, ranks) = (self.options.rows, self.options.ranks);
         let (hidden, latent) = (self.shape.hidden, self.shape.latent);
         let name = |part: &str| format!("layer{layer}.{part}");
-        let tensor = format!("language_model.model.layers.{layer}.block_sparse_moe");
         let columns = Columns { buffer: x, width: hidden, start: 0 };
-        let (ids, weights) = self.route(layer, &tensor, columns);
+        let (ids, weights) = self.route(layer, columns);
 
         let w = self.weight(name("latent_down.weight"), DType::Bf16, &[latent, hidden], |_| {
-            let tensor = format!("{tensor}.routed_expert_down_proj.weight");
+            let tensor = names::moe::latent_down(layer);
             Recipe::Rows(vec![Piece::whole(&tensor, DType::Bf16, latent, hidden)])
         });
         let z = self.gemv(&name("latent"), w, columns, latent, hidden, DType::Bf16);
-        let routed = self.experts(layer, &tensor, z, ids, weights);
+        let routed = self.experts(layer, z, ids, weights);
 
         // The norm needs the sum over all ranks.
         let sum = self.activation(name("latent_sum"), DType::F32, &[rows, latent]);
         self.plan.all_reduce(name("latent_sum"), routed, sum);
-        let gamma = self.vector(format!("{tensor}.routed_expert_norm.weight"), DType::Bf16, latent);
+        let gamma = self.vector(names::moe::latent_norm(layer), DType::Bf16, latent);
         let normed = self.activation(name("latent_norm"), DType::Bf16, &[rows, latent]);
         self.plan
             .kernel(
@@ -98,15 +104,19 @@ impl Step<'_> {
             .add();
 
         let shared_name = name("shared");
-        let shared_tensor = format!("{tensor}.shared_experts");
-        let act = self.gate_up(&shared_name, &shared_tensor, x, self.shape.shared);
-        let part = self.down(&shared_name, &shared_tensor, act, self.shape.shared);
+        let tensors = Mlp {
+            gate: names::moe::shared_gate(layer),
+            up: names::moe::shared_up(layer),
+            down: names::moe::shared_down(layer),
+        };
+        let act = self.gate_up(&shared_name, &tensors, x, self.shape.shared);
+        let part = self.down(&shared_name, &tensors, act, self.shape.shared);
         let stripe = hidden / ranks;
         let shared = self.activation(name("shared.stripe"), DType::F32, &[rows, stripe]);
         self.plan.reduce_scatter(name("shared.stripe"), part, shared, rows);
 
         let w = self.weight(name("latent_up.weight"), DType::Bf16, &[stripe, latent], |rank| {
-            let tensor = format!("{tensor}.routed_expert_up_proj.weight");
+            let tensor = names::moe::latent_up(layer);
             let share = rank * stripe..(rank + 1) * stripe;
             Recipe::Rows(vec![Piece::rows(&tensor, DType::Bf16, share, hidden, latent)])
         });
@@ -141,17 +151,16 @@ impl Step<'_> {
     }
 
     /// The experts of each row, best first, and their weights.
-    fn route(&mut self, layer: usize, tensor: &str, x: Columns) -> (BufferId, BufferId) {
+    fn route(&mut self, layer: usize, x: Columns) -> (BufferId, BufferId) {
         let (rows, hidden) = (self.options.rows, self.shape.hidden);
         let (experts, top_k) = (self.shape.experts, self.shape.top_k);
         let name = |part: &str| format!("layer{layer}.{part}");
         let w = self.weight(name("router.weight"), DType::Bf16, &[experts, hidden], |_| {
-            let tensor = format!("{tensor}.gate.weight");
+            let tensor = names::moe::gate(layer);
             Recipe::Rows(vec![Piece::whole(&tensor, DType::Bf16, experts, hidden)])
         });
         let logits = self.gemv(&name("router_logits"), w, x, experts, hidden, DType::F32);
-        let bias =
-            self.vector(format!("{tensor}.gate.e_score_correction_bias"), DType::F32, experts);
+        let bias = self.vector(names::moe::gate_bias(layer), DType::F32, experts);
         let ids = self.activation(name("picked"), DType::I32, &[rows, top_k]);
         let weights = self.activation(name("weights"), DType::F32, &[rows, top_k]);
         self.plan
@@ -171,56 +180,48 @@ impl Step<'_> {
     }
 
     /// The weighted sum of the picked experts over this rank's columns: f32 `[rows, latent]`.
-    fn experts(
-        &mut self,
-        layer: usize,
-        tensor: &str,
-        z: BufferId,
-        ids: BufferId,
-        weights: BufferId,
-    ) -> BufferId {
+    fn experts(&mut self, layer: usize, z: BufferId, ids: BufferId, weights: BufferId) -> BufferId {
         let (rows, ranks) = (self.options.rows, self.options.ranks);
         let (experts, top_k) = (self.shape.experts, self.shape.top_k);
         let (latent, all) = (self.shape.latent, self.shape.expert);
         let width = all / ranks;
         let name = |part: &str| format!("layer{layer}.{part}");
-        let part_of =
-            |expert: u64, w: &str, part: &str| format!("{tensor}.experts.{expert}.{w}.{part}");
         // Bytes of a packed row: two codes each; one scale a group.
-        let gate_up = |rank: u64, part: &str, columns: u64| {
+        let gate_up = |rank: u64, part: fn(usize, usize, Matrix) -> String, columns: u64| {
             let share = rank * width..(rank + 1) * width;
-            let pieces = (0..experts).flat_map(|e| {
-                ["w1", "w3"].map(|w| {
-                    Piece::rows(&part_of(e, w, part), DType::U8, share.clone(), all, columns)
+            let pieces = (0..experts as usize).flat_map(|e| {
+                [Matrix::W1, Matrix::W3].map(|matrix| {
+                    let name = part(layer, e, matrix);
+                    Piece::rows(&name, DType::U8, share.clone(), all, columns)
                 })
             });
             Recipe::Rows(pieces.collect())
         };
-        let down = |rank: u64, part: &str, per_byte: u64| {
+        let down = |rank: u64, part: fn(usize, usize, Matrix) -> String, per_byte: u64| {
             let columns = rank * width / per_byte..(rank + 1) * width / per_byte;
-            let pieces = (0..experts).map(|e| {
-                let name = part_of(e, "w2", part);
+            let pieces = (0..experts as usize).map(|e| {
+                let name = part(layer, e, Matrix::W2);
                 Piece::columns(&name, DType::U8, latent, columns.clone(), all / per_byte)
             });
             Recipe::Rows(pieces.collect())
         };
         let w13 = self.weight(name("w13"), DType::E2m1, &[experts, 2, width, latent], |rank| {
-            gate_up(rank, "weight_packed", latent / 2)
+            gate_up(rank, names::moe::packed, latent / 2)
         });
         let s13 = self.weight(
             name("w13.scale"),
             DType::Ue8m0,
             &[experts, 2, width, latent / GROUP],
-            |rank| gate_up(rank, "weight_scale", latent / GROUP),
+            |rank| gate_up(rank, names::moe::scale, latent / GROUP),
         );
         let w2 = self.weight(name("w2"), DType::E2m1, &[experts, latent, width], |rank| {
-            down(rank, "weight_packed", 2)
+            down(rank, names::moe::packed, 2)
         });
         let s2 = self.weight(
             name("w2.scale"),
             DType::Ue8m0,
             &[experts, latent, width / GROUP],
-            |rank| down(rank, "weight_scale", GROUP),
+            |rank| down(rank, names::moe::scale, GROUP),
         );
         let bindings = [("M", rows), ("K", top_k), ("E", experts), ("I", width), ("Z", latent)];
         let picks = rows * top_k;

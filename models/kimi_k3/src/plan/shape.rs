@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::DecodeOptions;
+use super::{DecodeOptions, GROUP, SLOTS};
 use crate::code::Code;
 use crate::config::{Attention, Config, Ffn};
 
@@ -168,16 +168,21 @@ impl ModelShape {
                 return Err(ShapeError::Ranks { ranks, what, value });
             }
         }
-        // A rank holds whole groups of 32 columns of every expert.
-        if !self.expert.is_multiple_of(32 * ranks) {
+        // A rank holds whole groups of columns of every expert.
+        if !self.expert.is_multiple_of(GROUP * ranks) {
             let what = "the width of an expert in groups of 32";
-            return Err(ShapeError::Ranks { ranks, what, value: self.expert / 32 });
+            return Err(ShapeError::Ranks { ranks, what, value: self.expert / GROUP });
         }
         let snapshots = (self.layers.len() as u64).div_ceil(self.block.max(1));
         let limits = [
             ("the hidden width", self.hidden, self.hidden.is_multiple_of(256), "a multiple of 256"),
-            ("the number of blocks", snapshots, snapshots <= 8 && self.block > 0, "1 to 8"),
-            ("the latent width", self.latent, self.latent.is_multiple_of(32), "a multiple of 32"),
+            ("the number of blocks", snapshots, snapshots <= SLOTS && self.block > 0, "1 to 8"),
+            (
+                "the latent width",
+                self.latent,
+                self.latent.is_multiple_of(GROUP),
+                "a multiple of 32",
+            ),
         ];
         for (what, value, fits, rule) in limits {
             if !fits {

@@ -1,19 +1,16 @@
 //! Attention Residuals: the softmax mix of block snapshots and the running prefix.
 
-/// Constant inside the root of the mixing norm (official modelling code).
-const EPS: f64 = 1.0e-5;
-
 /// h = sum of a_s v_s over the `sources` (snapshots first, prefix last), a = softmax of
-/// z_s = (v_s . wnp) * rsqrt(mean(v_s^2) + 1e-5), wnp = norm weight * projection.
+/// z_s = (v_s . wnp) * rsqrt(mean(v_s^2) + eps), wnp = norm weight * projection.
 ///
 /// Each source is one token's row; `wnp` has the same length. Returns the weights a and the mix h.
-pub fn mix(sources: &[&[f64]], wnp: &[f64]) -> (Vec<f64>, Vec<f64>) {
+pub fn mix(sources: &[&[f64]], wnp: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
     let scores: Vec<f64> = sources
         .iter()
         .map(|v| {
             let dot: f64 = v.iter().zip(wnp).map(|(a, b)| a * b).sum();
             let mean = v.iter().map(|a| a * a).sum::<f64>() / v.len() as f64;
-            dot / (mean + EPS).sqrt()
+            dot / (mean + eps).sqrt()
         })
         .collect();
     let weights = super::pointwise::softmax(&scores, 1.0);

@@ -106,7 +106,12 @@ impl Model {
             let h = if blocks.is_empty() {
                 p.clone()
             } else {
-                mix(at, "attn_res_weights", &blocks, &p, &layer.attention_mix, trace)
+                self.mix(
+                    (at, "attn_res_weights"),
+                    &sources(&blocks, &p),
+                    &layer.attention_mix,
+                    trace,
+                )
             };
             trace(at, "h_attn", &h);
             if self.config.layers[at].opens_block {
@@ -118,7 +123,7 @@ impl Model {
             trace(at, "attn_out", &y);
             add(&mut p, &y);
             trace(at, "p_mid", &p);
-            let h = mix(at, "mlp_res_weights", &blocks, &p, &layer.ffn_mix, trace);
+            let h = self.mix((at, "mlp_res_weights"), &sources(&blocks, &p), &layer.ffn_mix, trace);
             trace(at, "h_mlp", &h);
             let x = rms_norm(&h, &layer.post_norm, self.config.norm_eps);
             trace(at, "x_mlp", &x);
@@ -128,8 +133,25 @@ impl Model {
             trace(at, "p_out", &p);
         }
         state.tokens += 1;
-        let (_, h) = attn_res::mix(&sources(&blocks, &p), &self.weights.output_mix.wnp);
+        let (_, h) = attn_res::mix(
+            &sources(&blocks, &p),
+            &self.weights.output_mix.wnp,
+            self.config.norm_eps,
+        );
         rms_norm(&h, &self.weights.norm, self.config.norm_eps)
+    }
+
+    /// The mix of Attention Residuals; traces the share of each source under a layer and name.
+    fn mix(
+        &self,
+        (layer, name): (usize, &'static str),
+        sources: &[&[f64]],
+        weights: &Mix,
+        trace: &mut Trace<'_>,
+    ) -> Vec<f64> {
+        let (shares, h) = attn_res::mix(sources, &weights.wnp, self.config.norm_eps);
+        trace(layer, name, &shares);
+        h
     }
 
     /// The logits `[vocab]` of what [`Model::step`] returned.
@@ -292,17 +314,4 @@ fn add(sum: &mut [f64], term: &[f64]) {
 /// What a mix reads: the snapshots, then the prefix.
 fn sources<'a>(blocks: &'a [Vec<f64>], p: &'a [f64]) -> Vec<&'a [f64]> {
     blocks.iter().map(Vec::as_slice).chain([p]).collect()
-}
-
-fn mix(
-    at: usize,
-    name: &'static str,
-    blocks: &[Vec<f64>],
-    p: &[f64],
-    weights: &Mix,
-    trace: &mut Trace<'_>,
-) -> Vec<f64> {
-    let (shares, h) = attn_res::mix(&sources(blocks, p), &weights.wnp);
-    trace(at, name, &shares);
-    h
 }

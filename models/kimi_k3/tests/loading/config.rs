@@ -232,6 +232,14 @@ fn absurd_values_are_refused_by_name() {
     ] {
         refused(&text(name), value, Code::K0105);
     }
+    for (name, value, code) in [
+        ("bos_token_id", json!(-1), Code::K0105),
+        ("eos_token_id", json!(1 << 24), Code::K0105),
+        ("pad_token_id", json!("x"), Code::K0104),
+    ] {
+        refused(name, value, code);
+    }
+    refused(&text("use_grouped_topk"), json!("x"), Code::K0104);
     refused(&text("eos_token_id"), json!([]), Code::K0104);
     refused(&text("linear_attn_config"), json!(3), Code::K0104);
     refused(&text("linear_attn_config.kda_layers"), json!("1, 2"), Code::K0104);
@@ -266,6 +274,10 @@ fn what_is_not_implemented_is_refused_by_name() {
         ("quantization_config.config_groups.group_0.weights.num_bits", json!(8)),
         ("quantization_config.config_groups.group_0.weights.group_size", json!(16)),
         ("quantization_config.config_groups.group_0.weights.type", json!("int")),
+        ("quantization_config.config_groups.group_0.input_activations", json!({"num_bits": 8})),
+        ("quantization_config.config_groups.group_0.output_activations", json!({})),
+        ("dtype", json!("float16")),
+        ("text_config.dtype", json!("float32")),
     ] {
         refused(path, value, Code::K0107);
     }
@@ -289,6 +301,11 @@ fn a_file_that_is_no_configuration_is_refused() {
     for text in ["", "{", "[]", "null", "3", "{\"model_type\": }", "\u{0}"] {
         assert_eq!(Config::parse(text).unwrap_err().code(), Code::K0102, "{text}");
     }
+    // Of a field that is there twice it would be open which value counts.
+    let twice = mini().to_string().replacen('{', "{\"model_type\": \"kimi_k3\",", 1);
+    let error = Config::parse(&twice).unwrap_err();
+    assert_eq!(error.code(), Code::K0102);
+    assert!(error.to_string().contains("`model_type` is there twice"), "{error}");
     let deep = "[".repeat(100_000);
     assert_eq!(Config::parse(&deep).unwrap_err().code(), Code::K0102);
     let error = Config::open(&folder("kernels")).unwrap_err();

@@ -11,7 +11,8 @@
 //!   read early.
 //!
 //! What is assumed: a kernel writes all of each `output` (its own verification and the emulator's poison speak
-//! of that), and a buffer is its elements in a row: a kernel may read them with other extents.
+//! of that), a kernel that is given a prefix of a buffer touches no more than that (the author of the plan says so),
+//! and a buffer is its elements in a row: a kernel may read them with other extents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
