@@ -12,6 +12,9 @@ use crate::weights::{Piece, Recipe};
 const TAPS: u64 = kda::TAPS as u64;
 const WINDOW: u64 = kda::WINDOW as u64;
 
+/// Shares of the pages of all requests at most: about as many as an H200 or B200 has multiprocessors, 132 and 148.
+const MOST_SHARES: u64 = 128;
+
 /// Rows of a merged projection are padded to this.
 const ROW_PAD: u64 = 16;
 
@@ -283,8 +286,8 @@ impl Step<'_> {
             .scalar("eps", eps)
             .add();
 
-        // A split has about a thousand positions.
-        let split = per_request.div_ceil(16).clamp(1, 32);
+        // As short as a page, as long as every multiprocessor has one.
+        let split = per_request.clamp(1, MOST_SHARES.div_ceil(rows));
         let po = self.activation(name("split.o"), DType::F32, &[rows, split, heads, latent]);
         let pl = self.activation(name("split.lse"), DType::F32, &[rows, split, heads]);
         let mut bindings = vec![("M", rows), ("H", heads), ("SPLIT", split)];
