@@ -8,7 +8,7 @@
 //! | 16..24 | length of the file |
 //! | 24..32 | length of the index |
 //! | 32..64 | SHA-256 of bytes 0..32 and of everything from byte 64 on |
-//! | 64.. | the index, JSON: an [`Index`](format) with one [`KernelHead`] a kernel and the places of its sections |
+//! | 64.. | the index, JSON: one [`KernelHead`] a kernel and the places of its sections |
 //! | then | sections, each at a multiple of 64 bytes; equal ones are there once |
 //!
 //! A file is refused when a byte of it was changed, when it ends early, when it has another version, and when the
