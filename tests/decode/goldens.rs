@@ -3,11 +3,14 @@
 use kernel_tests::decode::{Decoding, divergence, mini, relative_l2};
 use kimi_k3::Checkpoint;
 use kimi_k3::plan::DecodeOptions;
+use serde_json::{Value, json};
 
 use super::tolerance::{
     CACHE, DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS, MARGIN, PICK_GAP, STATE, STREAM, STREAM_MEAN,
 };
 
+/// Names the folder that gets a report of each prompt; `cargo xtask decode` asks for it.
+const REPORT: &str = "KERNEL_TEST_REPORT";
 /// Near ties of a prompt that may go the other way: 11 of 256 did in the measurement of the README, and a prompt has
 /// 32 places here.
 const FLIPS: usize = 4;
@@ -63,22 +66,26 @@ pub(crate) fn check(prompt: &str) -> Result<(), String> {
     report.logits("greedy_logits", &logits, &goldens.values("greedy_logits"), model.config.vocab);
     let margins = goldens.values("greedy_margin");
     let differing = choices.iter().zip(&greedy).zip(&margins).enumerate();
-    let differing: Vec<String> = differing
+    let differing: Vec<Value> = differing
         .filter(|(_, ((got, want), _))| got != want)
         .map(|(at, ((got, want), margin))| {
             if *margin > MARGIN {
                 report.faults.push(format!("token {at} is {got}, not {want}, margin {margin:.3}"));
             }
-            format!("{at} (margin {margin:.4})")
+            json!({ "at": at, "margin": margin })
         })
         .collect();
-    report.lines.push(format!(
-        "{} of {} ids agree; differing at {differing:?}",
-        greedy.len() - differing.len(),
-        greedy.len()
-    ));
-    if std::env::var_os("KERNEL_TEST_REPORT").is_some() {
-        report.print(prompt);
+    if let Some(folder) = std::env::var_os(REPORT) {
+        let (of, agreeing) = (greedy.len(), greedy.len() - differing.len());
+        let text = json!({
+            "agreeing": agreeing,
+            "of": of,
+            "differing": differing,
+            "measured": report.lines,
+        });
+        let path = std::path::Path::new(&folder).join(format!("{prompt}.json"));
+        std::fs::write(&path, text.to_string())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if report.faults.is_empty() { Ok(()) } else { Err(report.faults.join("\n")) }
 }
@@ -330,12 +337,5 @@ impl Report {
             self.within(&format!("{name}, mean divergence"), mean, DIVERGENCE_MEAN);
         }
         self.within(&format!("{name}, greatest divergence"), most, DIVERGENCE);
-    }
-
-    #[expect(clippy::print_stdout, reason = "asked for by the person who runs the tests")]
-    fn print(&self, prompt: &str) {
-        for line in &self.lines {
-            println!("{prompt}: {line}");
-        }
     }
 }

@@ -128,11 +128,13 @@ impl Checkpoint {
     /// There is no checkpoint, a file cannot be mapped, or a header or the index is broken.
     pub fn open(folder: &Path) -> Result<Checkpoint, CheckpointError> {
         let single = folder.join(SINGLE_FILE);
-        if single.exists() {
+        // A link that leads nowhere or in a circle is there, and cannot be read.
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        if is_there(&single) {
             return Checkpoint::open_file(&single);
         }
         let path = folder.join(INDEX_FILE);
-        if !path.exists() {
+        if !is_there(&path) {
             return Err(CheckpointError::None { folder: folder.to_owned() });
         }
         let text = read_text(&path, MAX_LIST)

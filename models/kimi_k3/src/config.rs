@@ -14,7 +14,7 @@ use std::path::Path;
 pub use draft::DraftConfig;
 pub use error::ConfigError;
 
-use crate::files::{MAX_CONFIG, read_text};
+use crate::files::{MAX_CONFIG, read_bytes};
 use crate::reference::pointwise::Situ;
 
 /// The file's name in a folder.
@@ -184,10 +184,13 @@ impl Config {
     /// The file cannot be read, or [`Config::parse`] refuses it.
     pub fn open(folder: &Path) -> Result<Config, ConfigError> {
         let path = folder.join(FILE_NAME);
-        match read_text(&path, MAX_CONFIG) {
-            Ok(text) => Config::parse(&text),
-            Err(source) => Err(ConfigError::Read { path, source }),
-        }
+        let bytes = match read_bytes(&path, MAX_CONFIG) {
+            Ok(bytes) => bytes,
+            Err(source) => return Err(ConfigError::Read { path, source }),
+        };
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| ConfigError::Syntax(format!("not UTF-8: {error}")))?;
+        Config::parse(text)
     }
 
     /// Reads the text of a `config.json`.

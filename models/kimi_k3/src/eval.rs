@@ -6,7 +6,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::code::Code;
-use crate::files::{MAX_LIST, read_text};
+use crate::files::{MAX_LIST, read_bytes};
 use crate::shown::{FAULT, NAME, shown};
 
 /// Stands before the result of a chain of arithmetic.
@@ -174,9 +174,13 @@ impl EvalError {
 /// # Errors
 /// The file cannot be read, or [`parse`] refuses it.
 pub fn open(path: &Path) -> Result<Vec<Task>, EvalError> {
-    let text = read_text(path, MAX_LIST)
+    let bytes = read_bytes(path, MAX_LIST)
         .map_err(|source| EvalError::Read { path: path.to_owned(), source })?;
-    parse(&text, path)
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        EvalError::Line { path: path.to_owned(), line, fault: format!("not UTF-8: {error}") }
+    })?;
+    parse(text, path)
 }
 
 /// Reads tasks, one a line; empty lines are skipped. `path` is for messages.

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one asks the command to stop after the step that runs.
+//! Ctrl-C, or a request of the system to end: the first one asks the command to stop after the step that runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

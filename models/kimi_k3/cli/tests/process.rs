@@ -287,6 +287,15 @@ fn an_output_that_is_full_is_an_error() {
 
 #[test]
 fn the_first_interrupt_ends_after_the_step_that_runs() {
+    ended_by("-INT");
+}
+
+#[test]
+fn a_request_of_the_system_to_end_is_an_interrupt() {
+    ended_by("-TERM");
+}
+
+fn ended_by(signal: &str) {
     let mini = mini();
     let mut child = Command::new(env!("CARGO_BIN_EXE_kimi-k3"))
         .args(["generate", "--prompt", "x", "--max-new-tokens", "20000", "--model"])
@@ -299,7 +308,7 @@ fn the_first_interrupt_ends_after_the_step_that_runs() {
     let mut first = [0];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
     let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let stderr = String::from_utf8(output.stderr).unwrap();

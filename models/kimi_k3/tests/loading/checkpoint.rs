@@ -166,6 +166,11 @@ fn a_parameter_that_is_no_number_is_found() {
 fn a_folder_without_a_checkpoint_is_refused() {
     let folder = Folder::new();
     assert_eq!(refuse(&folder).code(), Code::K0212);
+    // A link in a circle is a checkpoint that cannot be read.
+    let link = folder.path().join(SINGLE_FILE);
+    std::os::unix::fs::symlink(&link, &link).unwrap();
+    assert_eq!(refuse(&folder).code(), Code::K0201);
+    std::fs::remove_file(&link).unwrap();
     std::fs::create_dir(folder.path().join(SINGLE_FILE)).unwrap();
     let error = refuse(&folder);
     assert_eq!(error.code(), Code::K0201);

@@ -7,6 +7,8 @@ use kimi_k3::config::{Attention, DraftConfig, Ffn};
 use kimi_k3::{Config, ConfigError, manifest};
 use serde_json::{Value, json};
 
+use super::folder::Folder;
+
 fn folder(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
@@ -308,6 +310,9 @@ fn a_file_that_is_no_configuration_is_refused() {
     assert!(error.to_string().contains("`model_type` is there twice"), "{error}");
     let deep = "[".repeat(100_000);
     assert_eq!(Config::parse(&deep).unwrap_err().code(), Code::K0102);
+    let other = Folder::new();
+    other.write("config.json", &[b'{', 0xff, b'}']);
+    assert_eq!(Config::open(other.path()).unwrap_err().code(), Code::K0102);
     let error = Config::open(&folder("kernels")).unwrap_err();
     assert_eq!(error.code(), Code::K0101);
     assert!(error.to_string().contains("config.json"));

@@ -103,6 +103,11 @@ fn a_broken_set_is_refused_with_its_line() {
         assert_eq!(error.code(), Code::K0602);
         assert_eq!(error.to_string(), "set.jsonl holds no task");
     }
+    let folder = Folder::new();
+    folder.write("tasks.jsonl", b"\n\n\xff\n");
+    let error = eval::open(&folder.path().join("tasks.jsonl")).unwrap_err();
+    assert_eq!(error.code(), Code::K0602);
+    assert!(error.to_string().contains("line 3"), "{error}");
     let error = eval::open(Folder::new().path()).unwrap_err();
     assert_eq!(error.code(), Code::K0601);
 }
