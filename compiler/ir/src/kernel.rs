@@ -145,6 +145,15 @@ pub struct Param {
 }
 
 impl Param {
+    /// The contract, where it holds of everything that the kernel can load: of a buffer that it may itself
+    /// write, a contract says what holds after the run.
+    pub fn kept_contract(&self) -> Option<Contract> {
+        match self.access {
+            Access::Static | Access::Input | Access::Peer | Access::Scalar => self.contract,
+            Access::Output | Access::Inout | Access::Scratch => None,
+        }
+    }
+
     /// Elements of the buffer when every extent is a constant.
     pub fn const_len(&self) -> Option<u64> {
         self.shape.iter().try_fold(1u64, |n, e| match e {

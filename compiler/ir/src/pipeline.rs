@@ -62,7 +62,12 @@ pub fn front(
                 program.link(&import, *file);
                 continue;
             }
-            match read(&path) {
+            let found = if import.path.starts_with('/') {
+                Err("the path of an import is relative to the file that names it".to_owned())
+            } else {
+                read(&path)
+            };
+            match found {
                 Ok(text) => {
                     let file = sources.add(path.clone(), text);
                     let parsed = kernel_dsl::parse(sources, file);

@@ -5,6 +5,7 @@
 //! mistake of `expand` is caught by the same properties. [`Verified`] can be made here alone.
 
 mod bounds;
+mod buffers;
 mod device;
 mod memory_order;
 mod scalars;
@@ -102,14 +103,22 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "words",
-        codes: &[Code::E0115, Code::E0116, Code::E0117],
-        proves: "R8, in part: CTAs that share a word of a counter are as many as it counts, only the last arriver \
-                 reads what others store, and an epoch is advanced once on every path after its last use",
+        codes: &[Code::E0115, Code::E0117],
+        proves: "R8, in part: CTAs that share a word of a counter are as many as it counts, and an epoch is \
+                 advanced once on every path after its last use",
         run: Run::Kernel(words::check),
     },
     Pass {
+        name: "buffers",
+        codes: &[Code::E0116, Code::E0120],
+        proves: "R7: what other CTAs of the launch store is read by the last arriver alone; in part: no two \
+                 threads of a CTA touch an element of a buffer between two `sync`s, one of them writing, where \
+                 the slices surely meet",
+        run: Run::Kernel(buffers::check),
+    },
+    Pass {
         name: "shared-memory",
-        codes: &[Code::E0113, Code::E0118, Code::E0119, Code::E0503],
+        codes: &[Code::E0113, Code::E0118, Code::E0119, Code::E0219, Code::E0503],
         proves: "R5, R10: no two threads touch an element of shared memory between two `sync`s, one of \
                  them writing; what a copy fills is touched after `settle` and `sync`; the tiles fit the target",
         run: Run::Kernel(shared_memory::check),

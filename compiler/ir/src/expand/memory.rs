@@ -249,7 +249,7 @@ impl Expander<'_> {
         if dtype.is_int()
             && other.is_none()
             && let Storage::Buffer(param) = access.storage
-            && let Some(contract) = self.kernel.params[param].contract
+            && let Some(contract) = self.kernel.params[param].kept_contract()
         {
             for register in 0..distribution.registers() {
                 self.b.promise((dst, register), contract.lo, contract.hi);

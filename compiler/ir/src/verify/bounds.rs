@@ -41,7 +41,12 @@ impl Walk<'_> {
         match &stmt.kind {
             StmtKind::Def { results, op } => {
                 match op {
-                    Op::Load { access, .. } => self.access(access),
+                    Op::Load { access, other, .. } => {
+                        self.access(access);
+                        if other.is_none() {
+                            self.all_present(access);
+                        }
+                    }
                     Op::ArriveLast { word, .. } => self.word(word),
                     _ => {}
                 }
@@ -146,6 +151,29 @@ impl Walk<'_> {
                     self.prove_high(access, position, &extent, &form, "entry of the index tile");
                 }
                 AxisIndex::New => {}
+            }
+        }
+    }
+
+    /// A load that says nothing of absent elements has none: no entry of an index tile is negative.
+    fn all_present(&mut self, access: &TileAccess) {
+        let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New));
+        for (position, index) in indices.enumerate() {
+            if let AxisIndex::Gather(tile) | AxisIndex::Along(tile) = index {
+                let form = self.known.form(*tile);
+                if !self.known.proves(&form, &self.facts) {
+                    let text = format!(
+                        "axis {position}: an entry of the index tile is {}, which may be below 0 and \
+                         name nothing{}",
+                        self.known.describe(&form),
+                        self.range_of(&form)
+                    );
+                    self.report(
+                        access,
+                        text,
+                        "say what absent elements are: `else 0.0`, or bound the entries below",
+                    );
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::device::{
 };
 use crate::index::IndexVec;
 use crate::kernel::ParamId;
-use crate::order::join;
+use crate::order::{Effect, join};
 
 pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
     let defined = kernel.frags.iter().map(|_| false).collect();
@@ -270,6 +270,44 @@ pub(super) fn check_memory_order(kernel: &DeviceKernel, sink: &mut Sink) {
     }
 }
 
+/// What the statements do to the order.
+fn effect(stmts: &[DeviceStmt]) -> Effect {
+    stmts.iter().fold(Effect::Nothing, |so_far, stmt| {
+        so_far.then(match &stmt.op {
+            DeviceOp::GridWait => Effect::EveryPath,
+            DeviceOp::For { body, .. } => effect(body).repeated(),
+            DeviceOp::If { then_body, else_body, .. } => effect(then_body).or(effect(else_body)),
+            DeviceOp::Const { .. }
+            | DeviceOp::Special { .. }
+            | DeviceOp::ScalarParam { .. }
+            | DeviceOp::Unary { .. }
+            | DeviceOp::Binary { .. }
+            | DeviceOp::Compare { .. }
+            | DeviceOp::Select { .. }
+            | DeviceOp::Fma { .. }
+            | DeviceOp::Convert { .. }
+            | DeviceOp::Copy { .. }
+            | DeviceOp::Join { .. }
+            | DeviceOp::Shuffle { .. }
+            | DeviceOp::Mma { .. }
+            | DeviceOp::Load { .. }
+            | DeviceOp::AtomicInc { .. }
+            | DeviceOp::GridLaunch
+            | DeviceOp::Store { .. }
+            | DeviceOp::Prefetch { .. }
+            | DeviceOp::CopyAsync { .. }
+            | DeviceOp::CommitGroup
+            | DeviceOp::WaitGroup { .. }
+            | DeviceOp::ReadSlot { .. }
+            | DeviceOp::SetSlot { .. }
+            | DeviceOp::Barrier
+            | DeviceOp::Fence
+            | DeviceOp::Assert { .. }
+            | DeviceOp::Printf { .. } => Effect::Nothing,
+        })
+    })
+}
+
 struct Order<'a> {
     kernel: &'a DeviceKernel,
     sink: &'a mut Sink,
@@ -304,9 +342,8 @@ impl Order<'_> {
                 at
             }
             DeviceOp::For { body, .. } => {
-                let mut quiet = Sink::new();
-                let round = Order { kernel: self.kernel, sink: &mut quiet }.block(body, at);
-                let end = self.block(body, join(at, round));
+                let entry = join(at, effect(body).apply(at));
+                let end = self.block(body, entry);
                 join(at, end)
             }
             DeviceOp::If { then_body, else_body, .. } => {

@@ -26,6 +26,14 @@ impl Interval {
         Interval { lo: Some(lo), hi: Some(hi) }
     }
 
+    /// True where every number of it is one of `other`; never for an unbounded one.
+    fn lies_in(self, other: Interval) -> bool {
+        let inside = |a: Option<i128>, b: Option<i128>, f: fn(&i128, &i128) -> bool| {
+            a.zip(b).is_some_and(|(a, b)| f(&a, &b))
+        };
+        inside(self.lo, other.lo, i128::ge) && inside(self.hi, other.hi, i128::le)
+    }
+
     fn join(self, other: Interval) -> Interval {
         let both = |a: Option<i128>, b: Option<i128>, f: fn(i128, i128) -> i128| Some(f(a?, b?));
         Interval { lo: both(self.lo, other.lo, i128::min), hi: both(self.hi, other.hi, i128::max) }
@@ -66,7 +74,7 @@ impl Form {
         Form { constant, terms: BTreeMap::new() }
     }
 
-    fn symbol(symbol: Symbol) -> Form {
+    pub(super) fn symbol(symbol: Symbol) -> Form {
         Form { constant: 0, terms: BTreeMap::from([(symbol, 1)]) }
     }
 
@@ -164,6 +172,11 @@ impl<'k> Knowledge<'k> {
     /// The form of a value; a value that is not understood stands for itself.
     pub(super) fn form(&self, value: ValueId) -> Form {
         self.forms[value].clone().unwrap_or_else(|| Form::symbol(Symbol::Value(value)))
+    }
+
+    /// Entries of an index tile.
+    pub(super) fn len(&self, tile: ValueId) -> u32 {
+        self.kernel.values[tile].shape.first().copied().unwrap_or(1)
     }
 
     /// True for a value whose form is exact, because no step to it can wrap.
@@ -293,18 +306,18 @@ impl<'k> Knowledge<'k> {
         if !dtype.is_int() {
             return;
         }
-        let form = self.form_of(result, op, facts);
-        let fits = |i: Interval| {
-            let range = dtype_interval(dtype);
-            matches!((i.lo, i.hi, range.lo, range.hi), (Some(l), Some(h), Some(rl), Some(rh)) if l >= rl && h <= rh)
-        };
-        match form {
+        let symbol = Symbol::Value(result);
+        self.intervals.remove(&symbol);
+        let range = dtype_interval(dtype);
+        match self.form_of(result, op, facts) {
             // Arithmetic that may wrap is not linear.
-            Some(form) if fits(self.interval(&form)) => self.forms[result] = Some(form),
+            Some(form) if self.interval(&form).lies_in(range) => self.forms[result] = Some(form),
             Some(_) | None => {
-                let symbol = Symbol::Value(result);
-                let known = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
-                self.intervals.insert(symbol, known.meet(dtype_interval(dtype)));
+                // So far this speaks of numbers without end. Where one of them leaves the type, it comes
+                // back anywhere: the part of the interval inside of the type says nothing.
+                let exact = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
+                let known = if exact.lies_in(range) { exact } else { range };
+                self.intervals.insert(symbol, known);
             }
         }
     }
@@ -366,6 +379,7 @@ impl<'k> Knowledge<'k> {
             Op::Unary { op: UnaryOp::Abs, x } => {
                 let i = self.interval(&self.form(*x));
                 let hi = i.lo.zip(i.hi).map(|(lo, hi)| hi.max(-lo));
+                // The least number of a type has no counterpart: it stays what it is.
                 self.intervals.insert(symbol, Interval { lo: Some(0), hi });
                 None
             }
@@ -439,7 +453,7 @@ impl<'k> Knowledge<'k> {
     }
 
     /// True where every element of a tile with this form is the same.
-    fn is_uniform(&self, form: &Form) -> bool {
+    pub(super) fn is_uniform(&self, form: &Form) -> bool {
         form.terms.keys().all(|symbol| match symbol {
             Symbol::Value(value) => self.kernel.values[*value].is_scalar(),
             Symbol::Param(_) | Symbol::Cta(_) => true,
@@ -535,7 +549,7 @@ impl<'k> Knowledge<'k> {
     }
 
     /// The interval of a form, narrowed by facts that bound it up to a constant.
-    fn refined(&self, form: &Form, facts: &Facts) -> Interval {
+    pub(super) fn refined(&self, form: &Form, facts: &Facts) -> Interval {
         let mut interval = self.interval(form);
         for fact in self.always.iter().chain(facts) {
             // fact = form + rest >= 0 bounds it below, fact = rest - form >= 0 above.
@@ -554,7 +568,7 @@ impl<'k> Knowledge<'k> {
     fn promise(&mut self, symbol: Symbol, param: ParamId) {
         let p = &self.kernel.params[param];
         let mut interval = dtype_interval(p.dtype);
-        if let Some(contract) = p.contract {
+        if let Some(contract) = p.kept_contract() {
             interval = interval.meet(Interval { lo: Some(i128::from(contract.lo)), hi: None });
             match contract.hi {
                 ContractBound::Const(hi) => {

@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
 
     /// A piece of a buffer whose values are declared distinct.
     fn loaded(&self, access: &TileAccess, other: Option<ValueId>) -> Option<Entries> {
-        let distinct = self.kernel.params[access.storage.param()?].contract?.distinct?;
+        let distinct = self.kernel.params[access.storage.param()?].kept_contract()?.distinct?;
         let plain = access.index.iter().all(|index| match index {
             AxisIndex::At(_) | AxisIndex::Range { .. } | AxisIndex::New => true,
             AxisIndex::Gather(_) | AxisIndex::Along(_) => false,

@@ -27,6 +27,8 @@ use state::{Kind, State, Touch};
 
 /// First rounds of a loop that are walked one by one, at most.
 const MAX_FIRST_ROUNDS: u32 = 9;
+/// Statements in loops that are walked, at most: each level of nesting multiplies them.
+const MAX_VISITS: u32 = 100_000;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.smem.is_empty() {
@@ -61,6 +63,10 @@ struct Walk<'a> {
     settles: BTreeMap<(Span, SmemId), bool>,
     /// Where the numbers of `settle` are found rather than checked.
     numbers: Option<Numbers>,
+    /// Loops around the place.
+    loops: Vec<Span>,
+    /// Statements in loops that may still be walked.
+    visits: u32,
     sink: &'a mut Sink,
 }
 
@@ -75,12 +81,22 @@ impl<'a> Walk<'a> {
             reported: BTreeSet::new(),
             settles: BTreeMap::new(),
             numbers,
+            loops: Vec::new(),
+            visits: MAX_VISITS,
             sink,
         }
     }
 
     fn block(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
+            if let Some(&outermost) = self.loops.first() {
+                let Some(left) = self.visits.checked_sub(1) else { return };
+                self.visits = left;
+                if left == 0 {
+                    self.too_many(outermost);
+                    return;
+                }
+            }
             self.stmt(stmt);
         }
     }
@@ -112,7 +128,11 @@ impl<'a> Walk<'a> {
             StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
             StmtKind::Sync => self.state.sync(),
             StmtKind::For { var, start, end, step, body } => {
-                self.rounds(*var, *start, *end, *step, body);
+                if state::touches(body) {
+                    self.loops.push(stmt.span);
+                    self.rounds(*var, *start, *end, *step, body);
+                    self.loops.pop();
+                }
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let decided = self.known.decided(*cond);
@@ -178,7 +198,7 @@ impl<'a> Walk<'a> {
                 let mut next = self.state.clone();
                 next.next_round(var, step, most, &own);
                 next.join(entry.clone());
-                if next == entry {
+                if next == entry || self.visits == 0 {
                     break;
                 }
                 entry = next;
@@ -188,6 +208,14 @@ impl<'a> Walk<'a> {
             after.join(before);
         }
         self.state = after;
+    }
+
+    fn too_many(&mut self, outermost: Span) {
+        self.sink.push(
+            Diagnostic::error(Code::E0219, "loops around shared memory are nested too deep")
+                .label(outermost, "the rounds of this loop and those in it are too many to follow")
+                .help("nest fewer loops, or unroll the innermost ones"),
+        );
     }
 
     fn judge(&self) -> Judge<'_> {

@@ -1,39 +1,23 @@
 //! Words between CTAs and between launches: counters and epochs.
 //!
-//! Assumes that `arrive.last` orders what a CTA did before it ahead of what the last one does after. Guarantees:
-//! where all CTAs arrive and the index tells who shares a word, their number is the stated one; in a kernel
-//! with a counter, what other CTAs may write is read by the last arriver alone, which means that any other load
-//! of a buffer that the kernel stores to is of exactly what the same CTA stores; and on every path an epoch is
-//! advanced once, after the last time it is read. Whether every sharer of a word arrives inside of `if` and
-//! `for` is left to the emulator.
-
-use std::collections::BTreeMap;
+//! Guarantees: where all CTAs arrive and the index tells who shares a word, their number is the stated one; and
+//! on every path an epoch is advanced once, after the last time it is read. Whether every sharer of a word
+//! arrives inside of `if` and `for` is left to the emulator.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{
-    AxisIndex, Kernel, Op, ParamId, Stmt, StmtKind, Storage, TileAccess, ValueId, Word, Words,
-};
+use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, Word, Words};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.params.iter().all(|param| param.words.is_none()) {
         return;
     }
-    let mut survey = Survey {
-        known: Knowledge::new(kernel),
-        stores: BTreeMap::new(),
-        arrivals: Vec::new(),
-        all: Vec::new(),
-    };
+    let mut survey = Survey { known: Knowledge::new(kernel), all: Vec::new() };
     survey.block(&kernel.body, true);
     for (word, count) in &survey.all {
         arrivals(kernel, &survey.known, word, *count, sink);
-    }
-    let alone = kernel.launch.grid.iter().product::<u32>() <= 1;
-    if !survey.arrivals.is_empty() && !alone {
-        Readers { kernel, survey: &survey, sink }.block(&kernel.body, false);
     }
     for (id, param) in kernel.params.iter_enumerated() {
         if param.words == Some(Words::Epoch) {
@@ -54,15 +38,9 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     }
 }
 
-/// Where an access lies, as far as forms say.
-type Place = Vec<(Option<ValueId>, Option<Form>, u32)>;
-
-/// What the kernel stores, and who arrives.
+/// Who arrives.
 struct Survey<'k> {
     known: Knowledge<'k>,
-    stores: BTreeMap<ParamId, Vec<Place>>,
-    /// Conditions that are arrivals.
-    arrivals: Vec<ValueId>,
     /// Arrivals that every CTA makes once.
     all: Vec<(Word, u32)>,
 }
@@ -73,20 +51,10 @@ impl Survey<'_> {
             match &stmt.kind {
                 StmtKind::Def { results, op } => {
                     self.known.define(results, op, &Facts::new());
-                    if let Op::ArriveLast { word, count } = op {
-                        self.arrivals.extend(results);
-                        if always {
-                            self.all.push((*word, *count));
-                        }
+                    if let (Op::ArriveLast { word, count }, true) = (op, always) {
+                        self.all.push((*word, *count));
                     }
                 }
-                StmtKind::Store { access, .. } => {
-                    if let Storage::Buffer(param) = access.storage {
-                        let place = self.place(access);
-                        self.stores.entry(param).or_default().push(place);
-                    }
-                }
-                StmtKind::CopyAsync { .. } => {}
                 StmtKind::For { var, start, end, step, body } => {
                     self.known.bind_loop(*var, *start, *end, *step);
                     self.block(body, false);
@@ -96,6 +64,8 @@ impl Survey<'_> {
                     self.block(else_body, false);
                 }
                 StmtKind::SetVar { .. }
+                | StmtKind::Store { .. }
+                | StmtKind::CopyAsync { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }
                 | StmtKind::EmptyGroup
@@ -107,18 +77,6 @@ impl Survey<'_> {
                 | StmtKind::Printf { .. } => {}
             }
         }
-    }
-
-    fn place(&self, access: &TileAccess) -> Place {
-        let one = |index: &AxisIndex| match index {
-            AxisIndex::At(at) => Some((None, Some(self.known.form(*at)), 1)),
-            AxisIndex::Range { start, len, .. } => {
-                Some((None, Some(self.known.form(*start)), *len))
-            }
-            AxisIndex::Gather(tile) | AxisIndex::Along(tile) => Some((Some(*tile), None, 0)),
-            AxisIndex::New => None,
-        };
-        access.index.iter().filter_map(one).collect()
     }
 }
 
@@ -153,60 +111,6 @@ fn shared(form: &Form) -> &'static str {
         Some(Symbol::Cta(1)) => "`cta.y`",
         Some(Symbol::Cta(_)) => "`cta.z`",
         Some(Symbol::Value(_) | Symbol::Param(_)) | None => "index",
-    }
-}
-
-/// Loads of what other CTAs may store.
-struct Readers<'a, 'k> {
-    kernel: &'a Kernel,
-    survey: &'a Survey<'k>,
-    sink: &'a mut Sink,
-}
-
-impl Readers<'_, '_> {
-    fn block(&mut self, stmts: &[Stmt], last: bool) {
-        for stmt in stmts {
-            match &stmt.kind {
-                StmtKind::Def { op: Op::Load { access, .. }, .. } if !last => self.load(access),
-                StmtKind::CopyAsync { source, .. } if !last => self.load(source),
-                StmtKind::For { body, .. } => self.block(body, last),
-                StmtKind::If { cond, then_body, else_body } => {
-                    self.block(then_body, last || self.survey.arrivals.contains(cond));
-                    self.block(else_body, last);
-                }
-                StmtKind::Def { .. }
-                | StmtKind::SetVar { .. }
-                | StmtKind::Store { .. }
-                | StmtKind::CopyAsync { .. }
-                | StmtKind::Prefetch { .. }
-                | StmtKind::Advance { .. }
-                | StmtKind::EmptyGroup
-                | StmtKind::Settle { .. }
-                | StmtKind::Sync
-                | StmtKind::GridWait
-                | StmtKind::GridLaunch
-                | StmtKind::Assert { .. }
-                | StmtKind::Printf { .. } => {}
-            }
-        }
-    }
-
-    fn load(&mut self, access: &TileAccess) {
-        let Storage::Buffer(id) = access.storage else { return };
-        let Some(stores) = self.survey.stores.get(&id) else { return };
-        if stores.contains(&self.survey.place(access)) {
-            return;
-        }
-        let param = &self.kernel.params[id];
-        self.sink.push(
-            Diagnostic::error(
-                Code::E0116,
-                format!("`{}` is read while other CTAs of the launch may write it", param.name),
-            )
-            .label(access.span, "this is not exactly what the same CTA stores")
-            .secondary(param.span, format!("declared `{}`, and stored to here", param.access))
-            .help("read it inside of `if arrive.last c[i] of n { … }`, which the last CTA runs"),
-        );
     }
 }
 

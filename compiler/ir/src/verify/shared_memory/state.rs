@@ -6,7 +6,9 @@ use kernel_dsl::source::Span;
 
 use super::super::scalars::{Form, Symbol};
 use crate::distribution::Distribution;
-use crate::kernel::{AxisIndex, SmemId, Stmt, StmtKind, TileAccess, ValueId, ViewAxis};
+use crate::kernel::{
+    AxisIndex, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, ViewAxis,
+};
 
 /// More groups than any `settle` leaves in flight.
 const MAX_SINCE: u32 = 64;
@@ -254,4 +256,27 @@ fn collect(stmts: &[Stmt], found: &mut BTreeSet<ValueId>) {
             | StmtKind::Printf { .. } => {}
         }
     }
+}
+
+/// True where the statements change what is known of shared memory.
+pub(super) fn touches(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Def { op: Op::Load { access, .. }, .. } | StmtKind::Store { access, .. } => {
+            matches!(access.storage, Storage::Smem(..))
+        }
+        StmtKind::CopyAsync { .. }
+        | StmtKind::EmptyGroup
+        | StmtKind::Settle { .. }
+        | StmtKind::Sync => true,
+        StmtKind::For { body, .. } => touches(body),
+        StmtKind::If { then_body, else_body, .. } => touches(then_body) || touches(else_body),
+        StmtKind::Def { .. }
+        | StmtKind::SetVar { .. }
+        | StmtKind::Prefetch { .. }
+        | StmtKind::Advance { .. }
+        | StmtKind::GridWait
+        | StmtKind::GridLaunch
+        | StmtKind::Assert { .. }
+        | StmtKind::Printf { .. } => false,
+    })
 }

@@ -1,0 +1,281 @@
+//! Buffers that a kernel stores to: what their loads and further stores meet.
+//!
+//! Assumes structured, uniform control flow, and that `arrive.last` orders what a CTA did before it ahead of
+//! what the last one does after. Guarantees (E0116) that a load of such a buffer, outside of what the last
+//! arriver does, touches no element that another CTA of the launch stores: along each axis of the grid some
+//! axis of the buffer tells CTAs apart, by the same affine function of the CTA's index in both accesses, or by
+//! a slot number that a contract makes another one in each CTA. Reports (E0120) two accesses of one CTA, one of
+//! them a store, without a `sync` between, where their slices surely meet and are spread differently over the
+//! threads. What may or may not meet, what a loop's rounds do to each other, and loads of several replicas ahead
+//! of a store are left to the author.
+
+mod ctas;
+mod place;
+mod threads;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
+
+use super::scalars::{Facts, Knowledge};
+use crate::distribution::Distribution;
+use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, TileAccess, ValueId};
+use ctas::Owners;
+use place::Place;
+
+/// Accesses of one buffer that are remembered since the last `sync`.
+const MAX_RECENT: usize = 64;
+/// Pairs of a load and a store of one buffer that are compared.
+const MAX_PAIRS: usize = 1_000_000;
+
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    let mut stored = BTreeSet::new();
+    find_stored(&kernel.body, &mut stored);
+    if stored.is_empty() {
+        return;
+    }
+    let mut walk = Walk {
+        kernel,
+        known: Knowledge::new(kernel),
+        facts: Facts::new(),
+        stored,
+        iotas: BTreeSet::new(),
+        loads: BTreeMap::new(),
+        arrivals: BTreeSet::new(),
+        is_last: false,
+        recent: Vec::new(),
+        reported: BTreeSet::new(),
+        seen: BTreeMap::new(),
+        sink,
+    };
+    walk.block(&kernel.body);
+    if kernel.launch.grid.iter().any(|&extent| extent > 1) {
+        walk.report_shared();
+    }
+}
+
+/// The loads and stores of a buffer, each kind once.
+#[derive(Default)]
+struct Seen {
+    loads: Vec<(Owners, Span)>,
+    stores: Vec<(Owners, Span)>,
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    known: Knowledge<'a>,
+    facts: Facts,
+    /// Buffers that the kernel stores to.
+    stored: BTreeSet<ParamId>,
+    iotas: BTreeSet<ValueId>,
+    loads: BTreeMap<ValueId, &'a Op>,
+    /// Conditions that hold in the CTA that arrives last.
+    arrivals: BTreeSet<ValueId>,
+    is_last: bool,
+    /// Accesses since the last `sync` on some path.
+    recent: Vec<Place>,
+    reported: BTreeSet<(Span, Span)>,
+    seen: BTreeMap<ParamId, Seen>,
+    sink: &'a mut Sink,
+}
+
+impl<'a> Walk<'a> {
+    fn block(&mut self, stmts: &'a [Stmt]) {
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+    }
+
+    fn under(&mut self, facts: Facts, body: &'a [Stmt]) {
+        let depth = self.facts.len();
+        self.facts.extend(facts);
+        self.block(body);
+        self.facts.truncate(depth);
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt) {
+        match &stmt.kind {
+            StmtKind::Def { results, op } => self.define(results, op),
+            StmtKind::Store { value, access, .. } => {
+                let spread = &self.kernel.values[*value].distribution;
+                self.touch(access, true, Some(spread));
+            }
+            StmtKind::CopyAsync { source, .. } => self.touch(source, false, None),
+            StmtKind::Sync => self.recent.clear(),
+            StmtKind::For { var, start, end, step, body } => {
+                let facts = self.known.bind_loop(*var, *start, *end, *step);
+                let before = self.recent.clone();
+                self.under(facts, body);
+                self.join(before);
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                let decided = self.known.decided(*cond);
+                let before = self.recent.clone();
+                if decided != Some(false) {
+                    let outer = self.is_last;
+                    self.is_last |= self.arrivals.contains(cond);
+                    self.under(self.known.path_facts(*cond, true), then_body);
+                    self.is_last = outer;
+                }
+                if decided != Some(true) {
+                    let then_recent = std::mem::replace(&mut self.recent, before);
+                    self.under(self.known.path_facts(*cond, false), else_body);
+                    if decided.is_none() {
+                        self.join(then_recent);
+                    }
+                }
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    fn define(&mut self, results: &[ValueId], op: &'a Op) {
+        if let Some(&result) = results.first() {
+            match op {
+                Op::Load { access, .. } => {
+                    let spread = &self.kernel.values[result].distribution;
+                    self.touch(access, false, Some(spread));
+                    self.loads.insert(result, op);
+                }
+                Op::Iota => {
+                    self.iotas.insert(result);
+                }
+                Op::ArriveLast { .. } => {
+                    self.arrivals.extend(results);
+                    self.recent.clear();
+                }
+                _ => {}
+            }
+        }
+        self.known.define(results, op, &self.facts);
+    }
+
+    fn touch(&mut self, access: &TileAccess, is_store: bool, spread: Option<&Distribution>) {
+        let Storage::Buffer(param) = access.storage else { return };
+        if !self.stored.contains(&param) {
+            return;
+        }
+        let place =
+            Place::new(&self.known, &self.iotas, (param, access), is_store, spread, &self.facts);
+        let clash = self
+            .recent
+            .iter()
+            .find(|earlier| threads::race(&self.known, &self.facts, earlier, &place))
+            .map(|earlier| (earlier.span, earlier.is_store));
+        if let Some((earlier, stored)) = clash {
+            self.report_race(earlier, stored, &place);
+        }
+        if !(self.is_last && !is_store) {
+            let owners = Owners::new(self.kernel, &self.known, &self.loads, &place);
+            let seen = self.seen.entry(param).or_default();
+            let list = if is_store { &mut seen.stores } else { &mut seen.loads };
+            if !list.iter().rev().take(MAX_RECENT).any(|(known, _)| *known == owners) {
+                list.push((owners, place.span));
+            }
+        }
+        self.remember(place);
+    }
+
+    fn remember(&mut self, place: Place) {
+        let of_it = self.recent.iter().filter(|known| known.param == place.param).count();
+        if of_it >= MAX_RECENT
+            && let Some(oldest) = self.recent.iter().position(|known| known.param == place.param)
+        {
+            self.recent.remove(oldest);
+        }
+        self.recent.push(place);
+    }
+
+    /// Two paths meet.
+    fn join(&mut self, other: Vec<Place>) {
+        for place in other {
+            let same = |known: &Place| {
+                known.span == place.span && known.sides == place.sides && known.axes == place.axes
+            };
+            if !self.recent.iter().any(same) {
+                self.remember(place);
+            }
+        }
+    }
+
+    fn report_race(&mut self, earlier: Span, stored: bool, later: &Place) {
+        if !self.reported.insert((earlier, later.span)) {
+            return;
+        }
+        let param = &self.kernel.params[later.param];
+        let verb = |is_store: bool| if is_store { "writes" } else { "reads" };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0120,
+                format!("threads touch `{}` without `sync` between", param.name),
+            )
+            .label(later.span, format!("this {} what other threads touch", verb(later.is_store)))
+            .secondary(earlier, format!("this {} it first", verb(stored)))
+            .secondary(param.span, "declared here")
+            .help("put `sync;` between"),
+        );
+    }
+
+    /// Loads of what other CTAs may store.
+    fn report_shared(&mut self) {
+        let grid = self.kernel.launch.grid;
+        for (id, seen) in std::mem::take(&mut self.seen) {
+            let param = &self.kernel.params[id];
+            let mut pairs = 0;
+            for (load, span) in &seen.loads {
+                let foreign = seen.stores.iter().find(|(store, _)| {
+                    pairs += 1;
+                    pairs > MAX_PAIRS || !load.is_private(store, grid)
+                });
+                let Some((_, store)) = foreign else { continue };
+                self.sink.push(
+                    Diagnostic::error(
+                        Code::E0116,
+                        format!("`{}` is read while other CTAs of the launch may write it", param.name),
+                    )
+                    .label(*span, "nothing says that only the same CTA stores to these elements")
+                    .secondary(*store, "stored to here")
+                    .secondary(param.span, format!("declared `{}`", param.access))
+                    .help(
+                        "read it inside of `if arrive.last c[i] of n { … }`, which the last CTA runs, or \
+                         index both accesses by the same function of the CTA",
+                    ),
+                );
+            }
+        }
+    }
+}
+
+fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
+    for stmt in stmts {
+        match &stmt.kind {
+            StmtKind::Store { access, .. } => found.extend(access.storage.param()),
+            StmtKind::For { body, .. } => find_stored(body, found),
+            StmtKind::If { then_body, else_body, .. } => {
+                find_stored(then_body, found);
+                find_stored(else_body, found);
+            }
+            StmtKind::Def { .. }
+            | StmtKind::SetVar { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Whether other CTAs may touch an element.
+
+use std::collections::BTreeMap;
+
+use super::super::scalars::{Facts, Form, Interval, Knowledge, Symbol};
+use super::place::{Place, Reach};
+use crate::kernel::{AxisIndex, Kernel, Op, ParamId, ValueId, ViewAxis};
+
+/// Axes of the grid.
+type GridAxes = [bool; 3];
+
+/// The positions of an access along an axis of its view, as a function of the CTA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Owner {
+    /// `sum of factor * cta + sum of factor * scalar + something in lo..=hi`.
+    Affine { ctas: [i128; 3], scalars: BTreeMap<ParamId, i128>, lo: i128, hi: i128 },
+    /// A value that is another one in each CTA, along these axes of the grid.
+    Slot { value: ValueId, constant: i128, grid: GridAxes },
+    /// Anything.
+    Unknown,
+}
+
+/// An access, as far as it tells CTAs apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Owners {
+    /// One an axis of the view.
+    axes: Vec<(ViewAxis, Owner)>,
+    /// The only CTA along an axis of the grid that comes here.
+    only: [Option<i128>; 3],
+}
+
+impl Owners {
+    pub(super) fn new(
+        kernel: &Kernel,
+        known: &Knowledge<'_>,
+        loads: &BTreeMap<ValueId, &Op>,
+        place: &Place,
+    ) -> Owners {
+        let owner = |reach: &Reach| match reach {
+            Reach::Run { start, len, .. } => {
+                let slot = (*len == 1).then(|| slot(kernel, known, loads, start, &place.facts));
+                slot.flatten().unwrap_or_else(|| affine(known, start, *len))
+            }
+            Reach::Each(form) => affine(known, form, 1),
+        };
+        let axes = place.axes.iter().zip(&place.sides);
+        let only = |axis: u8| {
+            let cta = Form::symbol(Symbol::Cta(axis));
+            let Interval { lo, hi } = known.refined(&cta, &place.facts);
+            lo.filter(|_| lo == hi)
+        };
+        Owners {
+            axes: axes.map(|(axis, side)| (axis.clone(), owner(&side.reach))).collect(),
+            only: [only(0), only(1), only(2)],
+        }
+    }
+
+    /// True where no other CTA touches by `other` what a CTA touches by `self`.
+    pub(super) fn is_private(&self, other: &Owners, grid: [u32; 3]) -> bool {
+        let mut apart = [0, 1, 2].map(|axis| {
+            grid[axis] <= 1 || (self.only[axis].is_some() && self.only[axis] == other.only[axis])
+        });
+        for (axis, mine) in &self.axes {
+            for (_, theirs) in other.axes.iter().filter(|(theirs, _)| theirs == axis) {
+                let found = separated(mine, theirs, grid);
+                apart = [0, 1, 2].map(|axis| apart[axis] || found[axis]);
+            }
+        }
+        apart == [true; 3]
+    }
+}
+
+/// The axes of the grid along which different CTAs have different positions.
+fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
+    match (a, b) {
+        (
+            Owner::Affine { ctas, scalars, lo, hi },
+            Owner::Affine { ctas: other, scalars: others, lo: low, hi: high },
+        ) if ctas == other && scalars == others => {
+            // A number in mixed radix: each digit is at least as wide as all below it.
+            let mut digits: Vec<usize> =
+                (0..3).filter(|&axis| grid[axis] > 1 && ctas[axis] != 0).collect();
+            digits.sort_by_key(|&axis| ctas[axis].unsigned_abs());
+            let mut width = hi.max(high).checked_sub(*lo.min(low)).and_then(|w| w.checked_add(1));
+            let mut found = [false; 3];
+            for &axis in &digits {
+                let step = ctas[axis].checked_abs();
+                let (Some(below), Some(step)) = (width, step) else { return [false; 3] };
+                if step < below {
+                    return [false; 3];
+                }
+                let rest = step.checked_mul(i128::from(grid[axis]) - 1);
+                width = rest.and_then(|rest| rest.checked_add(below));
+                found[axis] = true;
+            }
+            found
+        }
+        (Owner::Slot { grid, .. }, Owner::Slot { .. }) if a == b => *grid,
+        (Owner::Affine { .. } | Owner::Slot { .. } | Owner::Unknown, _) => [false; 3],
+    }
+}
+
+fn affine(known: &Knowledge<'_>, start: &Form, len: u32) -> Owner {
+    let mut ctas = [0; 3];
+    let mut scalars = BTreeMap::new();
+    let mut rest = Form::constant(start.constant);
+    for (&symbol, &factor) in &start.terms {
+        match symbol {
+            Symbol::Cta(axis) => ctas[usize::from(axis)] = factor,
+            Symbol::Param(param) => {
+                scalars.insert(param, factor);
+            }
+            Symbol::Value(_) => {
+                rest.terms.insert(symbol, factor);
+            }
+        }
+    }
+    let Interval { lo: Some(lo), hi: Some(hi) } = known.interval(&rest) else {
+        return Owner::Unknown;
+    };
+    match hi.checked_add(i128::from(len.max(1)) - 1) {
+        Some(hi) => Owner::Affine { ctas, scalars, lo, hi },
+        None => Owner::Unknown,
+    }
+}
+
+/// A position that is loaded from data which a contract calls distinct, each CTA another element.
+fn slot(
+    kernel: &Kernel,
+    known: &Knowledge<'_>,
+    loads: &BTreeMap<ValueId, &Op>,
+    form: &Form,
+    facts: &Facts,
+) -> Option<Owner> {
+    let terms: Vec<_> = form.terms.iter().collect();
+    let &[(&Symbol::Value(value), &1)] = terms.as_slice() else { return None };
+    let Op::Load { access, .. } = loads.get(&value)? else { return None };
+    let distinct = kernel.params[access.storage.param()?].kept_contract()?.distinct?;
+    if let Some(except) = distinct.except {
+        let Interval { lo, hi } = known.refined(&Form::symbol(Symbol::Value(value)), facts);
+        let except = i128::from(except);
+        if !(lo.is_some_and(|lo| lo > except) || hi.is_some_and(|hi| hi < except)) {
+            return None;
+        }
+    }
+    let mut grid = [false; 3];
+    for index in &access.index {
+        let AxisIndex::At(at) = index else { return None };
+        let owner = affine(known, &known.form(*at), 1);
+        let found = separated(&owner, &owner, kernel.launch.grid);
+        grid = [0, 1, 2].map(|axis| grid[axis] || found[axis]);
+    }
+    Some(Owner::Slot { value, constant: form.constant, grid })
+}
