@@ -59,7 +59,7 @@ const GATES: [(&str, &[&str]); 11] = [
     ("llvm-sys", &["kernel_codegen"]),
     ("tracing-subscriber", &["kernelc", "kimi-k3"]),
     ("tokenizers", &["kernel_text"]),
-    ("memmap2", &["kernel_abi", "kimi_k3"]),
+    ("memmap2", &["kernel_abi"]),
     ("cudarc", &["kernel_runtime"]),
 ];
 

@@ -1,13 +1,13 @@
 //! A checkpoint in a folder: `model.safetensors`, or several files with `model.safetensors.index.json`.
 //!
-//! The files are mapped, never copied. Every header is checked before a tensor is handed out, so that a view never
-//! leaves its file and two tensors never share bytes. A file must not be written while it is mapped;
-//! [`Checkpoint::check_unchanged`] tells whether somebody did.
+//! Tensors are read when they are asked for. Every header is checked before, so that a tensor never leaves its file
+//! and two tensors never share bytes. A file that is cut off meanwhile is an error where it is read, and
+//! [`Checkpoint::check_unchanged`] tells whether somebody wrote to one.
 
 mod error;
+mod file;
 mod header;
 mod index;
-mod map;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::files::{MAX_LIST, read_text};
 use crate::manifest::{self, Entry, Rule};
 use crate::shown::{NAME, shown};
-use map::MappedFile;
+use file::OpenFile;
 
 /// Name of a checkpoint in one file.
 pub const SINGLE_FILE: &str = "model.safetensors";
@@ -38,7 +38,7 @@ const BF16_INFINITY: u16 = 0x7f80;
 /// An open checkpoint.
 #[derive(Debug)]
 pub struct Checkpoint {
-    files: Vec<MappedFile>,
+    files: Vec<OpenFile>,
     tensors: BTreeMap<String, Place>,
 }
 
@@ -51,18 +51,18 @@ struct Place {
     bytes: Range<usize>,
 }
 
-/// A tensor as it lies in its file.
+/// A tensor as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorView<'a> {
+pub struct Tensor {
     /// Element type.
     pub dtype: DType,
     /// Shape, outermost axis first.
     pub shape: Vec<usize>,
-    /// Elements, row-major and little-endian; not aligned.
-    pub bytes: &'a [u8],
+    /// Elements, row-major and little-endian.
+    pub bytes: Vec<u8>,
 }
 
-impl TensorView<'_> {
+impl Tensor {
     /// The values of a floating-point tensor, widened without loss; integers as numbers.
     pub fn to_f64(&self) -> Vec<f64> {
         match self.dtype {
@@ -89,7 +89,7 @@ impl TensorView<'_> {
             | DType::U64
             | DType::Bool => {
                 let count = kernel_abi::numeric::elements_in(self.dtype, self.bytes.len());
-                let code = |at| kernel_abi::numeric::read_element(self.dtype, self.bytes, at);
+                let code = |at| kernel_abi::numeric::read_element(self.dtype, &self.bytes, at);
                 let value = |code| kernel_abi::numeric::to_f64(self.dtype, code);
                 (0..count).filter_map(code).map(value).collect()
             }
@@ -97,35 +97,22 @@ impl TensorView<'_> {
     }
 }
 
-/// The tensors of a checkpoint, read from its files.
-#[derive(Debug, Clone, Copy)]
-pub struct Reader<'c> {
-    checkpoint: &'c Checkpoint,
-}
-
-impl Reader<'_> {
-    /// The checkpoint.
-    pub(crate) fn checkpoint(&self) -> &Checkpoint {
-        self.checkpoint
-    }
-
-    /// The first `len` bytes of a tensor.
-    ///
-    /// # Errors
-    /// There is no such tensor, its file was cut off, or it cannot be read.
-    pub(crate) fn read(&self, name: &str, len: usize) -> Result<Vec<u8>, CheckpointError> {
-        let all = &self.checkpoint.tensors;
-        let place = all.get(name).ok_or_else(|| self.checkpoint.missing(name))?;
-        let len = len.min(place.bytes.len());
-        self.checkpoint.files[place.file].read(place.bytes.start, len)
+impl Place {
+    /// Its element type.
+    fn dtype(&self, name: &str) -> Result<DType, CheckpointError> {
+        known(self.dtype).ok_or_else(|| CheckpointError::DType {
+            tensor: name.to_owned(),
+            found: format!("{:?}", self.dtype),
+            expected: "a type that the language has".to_owned(),
+        })
     }
 }
 
 impl Checkpoint {
-    /// Maps the files of a folder and checks their headers.
+    /// Opens the files of a folder and checks their headers.
     ///
     /// # Errors
-    /// There is no checkpoint, a file cannot be mapped, or a header or the index is broken.
+    /// There is no checkpoint, a file cannot be read, or a header or the index is broken.
     pub fn open(folder: &Path) -> Result<Checkpoint, CheckpointError> {
         let single = folder.join(SINGLE_FILE);
         // A link that leads nowhere or in a circle is there, and cannot be read.
@@ -147,19 +134,19 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Maps one safetensors file, whatever its name.
+    /// Opens one safetensors file, whatever its name.
     ///
     /// # Errors
-    /// The file cannot be mapped, or its header is broken.
+    /// The file cannot be read, or its header is broken.
     pub fn open_file(path: &Path) -> Result<Checkpoint, CheckpointError> {
-        let file = MappedFile::open(path)?;
+        let file = OpenFile::open(path)?;
         let place = |info: header::Info| Place {
             file: 0,
             dtype: info.dtype,
             shape: info.shape,
             bytes: info.bytes,
         };
-        let tensors = header::parse(file.bytes(), path)?;
+        let tensors = header::parse(&file)?;
         let tensors = tensors.into_iter().map(|(name, info)| (name, place(info))).collect();
         Ok(Checkpoint { files: vec![file], tensors })
     }
@@ -180,8 +167,8 @@ impl Checkpoint {
                 fault: "which is not there",
             });
         }
-        let file = MappedFile::open(&path)?;
-        let mut tensors = header::parse(file.bytes(), &path)?;
+        let file = OpenFile::open(&path)?;
+        let mut tensors = header::parse(&file)?;
         for name in names {
             let Some(info) = tensors.remove(&name) else {
                 return Err(CheckpointError::Missing { tensor: shown(&name, NAME), place: path });
@@ -200,54 +187,68 @@ impl Checkpoint {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes().len() as u64).sum()
+        self.files.iter().map(OpenFile::len).sum()
     }
 
     /// The files, in the order of the index.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(MappedFile::path)
+        self.files.iter().map(OpenFile::path)
     }
 
     /// A tensor by name.
     ///
     /// # Errors
-    /// There is none, or nothing here knows its element type.
-    pub fn tensor(&self, name: &str) -> Result<TensorView<'_>, CheckpointError> {
-        let place = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
-        let dtype = known(place.dtype).ok_or_else(|| CheckpointError::DType {
-            tensor: name.to_owned(),
-            found: format!("{:?}", place.dtype),
-            expected: "a type that the language has".to_owned(),
-        })?;
-        let bytes = &self.files[place.file].bytes()[place.bytes.clone()];
-        Ok(TensorView { dtype, shape: place.shape.clone(), bytes })
+    /// There is none, nothing here knows its element type, or its file was cut off or cannot be read.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, CheckpointError> {
+        let place = self.place(name)?;
+        self.read(place, place.dtype(name)?, place.bytes.len())
     }
 
-    /// The tensors, read from their files and not through the map: a file that is cut off meanwhile is an error there,
-    /// where the map would end the process.
-    pub fn reader(&self) -> Reader<'_> {
-        Reader { checkpoint: self }
+    /// The first `rows * columns` elements of a tensor that has no others, unless it is a vector: those may be padded.
+    ///
+    /// # Errors
+    /// There is none of that type and size, or its file was cut off or cannot be read.
+    pub fn matrix(
+        &self,
+        name: &str,
+        dtype: DType,
+        [rows, columns]: [u64; 2],
+    ) -> Result<Vec<u8>, CheckpointError> {
+        let place = self.typed(name, dtype)?;
+        let found = place.bytes.len() as u64;
+        let size = u64::from(dtype.bytes().unwrap_or(1));
+        let wanted = rows.checked_mul(columns).and_then(|elements| elements.checked_mul(size));
+        match wanted {
+            Some(wanted) if found == wanted || (rows == 1 && found > wanted) => {
+                Ok(self.read(place, dtype, wanted as usize)?.bytes)
+            }
+            Some(_) | None => Err(CheckpointError::Shape {
+                tensor: name.to_owned(),
+                found: place.shape.clone(),
+                expected: format!("[{rows}, {columns}]"),
+            }),
+        }
     }
 
     /// A tensor of that element type and shape.
     ///
     /// # Errors
-    /// There is none, or it is another.
+    /// There is none, it is another, or its file was cut off or cannot be read.
     pub fn expect(
         &self,
         name: &str,
         dtype: DType,
         shape: &[usize],
-    ) -> Result<TensorView<'_>, CheckpointError> {
-        let tensor = self.typed(name, dtype)?;
-        if tensor.shape != shape {
+    ) -> Result<Tensor, CheckpointError> {
+        let place = self.typed(name, dtype)?;
+        if place.shape != shape {
             return Err(CheckpointError::Shape {
                 tensor: name.to_owned(),
-                found: tensor.shape,
+                found: place.shape.clone(),
                 expected: format!("{shape:?}"),
             });
         }
-        Ok(tensor)
+        self.read(place, dtype, place.bytes.len())
     }
 
     /// A tensor of floating-point numbers in which every element is finite.
@@ -259,7 +260,7 @@ impl Checkpoint {
         name: &str,
         dtype: DType,
         shape: &[usize],
-    ) -> Result<TensorView<'_>, CheckpointError> {
+    ) -> Result<Tensor, CheckpointError> {
         finite(name, self.expect(name, dtype, shape)?)
     }
 
@@ -267,33 +268,28 @@ impl Checkpoint {
     ///
     /// # Errors
     /// There is none, it is of another type or shape, or an element is NaN or infinite.
-    pub fn expect_padded(&self, name: &str, len: usize) -> Result<TensorView<'_>, CheckpointError> {
-        let tensor = self.typed(name, DType::F32)?;
+    pub fn expect_padded(&self, name: &str, len: usize) -> Result<Tensor, CheckpointError> {
+        let place = self.typed(name, DType::F32)?;
         let bytes = kernel_abi::numeric::bytes_of(DType::F32, len);
-        match (tensor.shape.as_slice(), tensor.bytes.get(..bytes)) {
-            ([_], Some(bytes)) => {
-                finite(name, TensorView { dtype: DType::F32, shape: vec![len], bytes })
-            }
-            (_, Some(_) | None) => Err(CheckpointError::Shape {
+        if place.shape.len() != 1 || place.bytes.len() < bytes {
+            return Err(CheckpointError::Shape {
                 tensor: name.to_owned(),
-                found: tensor.shape,
+                found: place.shape.clone(),
                 expected: format!("[{len} or more]"),
-            }),
+            });
         }
+        let tensor = self.read(place, DType::F32, bytes)?;
+        finite(name, Tensor { shape: vec![len], ..tensor })
     }
 
     /// Block scales: bytes of ue8m0, none of which is the code 255.
     ///
     /// # Errors
     /// There is no such tensor, it is another, or an element is no number.
-    pub fn expect_scales(
-        &self,
-        name: &str,
-        shape: [usize; 2],
-    ) -> Result<TensorView<'_>, CheckpointError> {
+    pub fn expect_scales(&self, name: &str, shape: [usize; 2]) -> Result<Tensor, CheckpointError> {
         let tensor = self.expect(name, DType::U8, &shape)?;
         match tensor.bytes.iter().position(|&code| code == SCALE_NAN) {
-            None => Ok(TensorView { dtype: DType::Ue8m0, ..tensor }),
+            None => Ok(Tensor { dtype: DType::Ue8m0, ..tensor }),
             Some(at) => Err(CheckpointError::Scale {
                 tensor: name.to_owned(),
                 row: at / shape[1],
@@ -306,7 +302,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// There is none, it is another, or an element breaks the rule.
-    pub fn entry(&self, entry: &Entry) -> Result<TensorView<'_>, CheckpointError> {
+    pub fn entry(&self, entry: &Entry) -> Result<Tensor, CheckpointError> {
         let (name, shape) = (entry.name.as_str(), entry.shape.as_slice());
         match (entry.rule, shape) {
             (Rule::Scale, &[rows, columns]) => self.expect_scales(name, [rows, columns]),
@@ -329,19 +325,31 @@ impl Checkpoint {
     /// # Errors
     /// A file was written, replaced or removed since.
     pub fn check_unchanged(&self) -> Result<(), CheckpointError> {
-        self.files.iter().try_for_each(MappedFile::check_unchanged)
+        self.files.iter().try_for_each(OpenFile::check_unchanged)
     }
 
-    fn typed(&self, name: &str, dtype: DType) -> Result<TensorView<'_>, CheckpointError> {
-        let tensor = self.tensor(name)?;
-        if tensor.dtype != dtype {
+    fn place(&self, name: &str) -> Result<&Place, CheckpointError> {
+        self.tensors.get(name).ok_or_else(|| self.missing(name))
+    }
+
+    /// Where a tensor of that element type stands.
+    fn typed(&self, name: &str, dtype: DType) -> Result<&Place, CheckpointError> {
+        let place = self.place(name)?;
+        let found = place.dtype(name)?;
+        if found != dtype {
             return Err(CheckpointError::DType {
                 tensor: name.to_owned(),
-                found: tensor.dtype.name().to_owned(),
+                found: found.name().to_owned(),
                 expected: dtype.name().to_owned(),
             });
         }
-        Ok(tensor)
+        Ok(place)
+    }
+
+    /// The first `len` bytes of a tensor.
+    fn read(&self, place: &Place, dtype: DType, len: usize) -> Result<Tensor, CheckpointError> {
+        let bytes = self.files[place.file].read(place.bytes.start as u64, len)?;
+        Ok(Tensor { dtype, shape: place.shape.clone(), bytes })
     }
 
     fn missing(&self, name: &str) -> CheckpointError {
@@ -355,7 +363,7 @@ impl Checkpoint {
 }
 
 /// Refuses NaN and infinity.
-fn finite<'a>(name: &str, tensor: TensorView<'a>) -> Result<TensorView<'a>, CheckpointError> {
+fn finite(name: &str, tensor: Tensor) -> Result<Tensor, CheckpointError> {
     let found = match tensor.dtype {
         DType::Bf16 => first_not_finite(tensor.bytes.as_chunks::<2>().0, |bytes| {
             u16::from_le_bytes(bytes) & BF16_INFINITY == BF16_INFINITY

@@ -42,7 +42,7 @@ codes! {
     K0107,
     /// The lists of layers do not name every layer once.
     K0108,
-    /// A file of the checkpoint cannot be read or mapped.
+    /// A file of the checkpoint cannot be read.
     K0201,
     /// The header of a safetensors file is broken.
     K0202,

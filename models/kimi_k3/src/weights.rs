@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use kernel_abi::DType;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Reader, TensorView};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 
 /// A weight of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,55 +126,8 @@ impl TensorSource for Checkpoint {
         rows: u64,
         columns: u64,
     ) -> Result<Cow<'_, [u8]>, CheckpointError> {
-        let tensor = self.tensor(name)?;
-        let wanted = (rows * columns) as usize * dtype.bytes().unwrap_or(1) as usize;
-        check_matrix(name, &tensor, dtype, [rows, columns], wanted)?;
-        Ok(Cow::Borrowed(&tensor.bytes[..wanted]))
+        Checkpoint::matrix(self, name, dtype, [rows, columns]).map(Cow::Owned)
     }
-}
-
-impl TensorSource for Reader<'_> {
-    type Error = CheckpointError;
-
-    /// As of the checkpoint, but read from the file.
-    fn matrix(
-        &self,
-        name: &str,
-        dtype: DType,
-        rows: u64,
-        columns: u64,
-    ) -> Result<Cow<'_, [u8]>, CheckpointError> {
-        let tensor = self.checkpoint().tensor(name)?;
-        let wanted = (rows * columns) as usize * dtype.bytes().unwrap_or(1) as usize;
-        check_matrix(name, &tensor, dtype, [rows, columns], wanted)?;
-        Ok(Cow::Owned(self.read(name, wanted)?))
-    }
-}
-
-/// Whether a tensor has that type and at least those bytes: just them, if it is no vector.
-fn check_matrix(
-    name: &str,
-    tensor: &TensorView<'_>,
-    dtype: DType,
-    [rows, columns]: [u64; 2],
-    wanted: usize,
-) -> Result<(), CheckpointError> {
-    if tensor.dtype != dtype {
-        return Err(CheckpointError::DType {
-            tensor: name.to_owned(),
-            found: tensor.dtype.to_string(),
-            expected: dtype.to_string(),
-        });
-    }
-    let found = tensor.bytes.len();
-    if found == wanted || (rows == 1 && found > wanted) {
-        return Ok(());
-    }
-    Err(CheckpointError::Shape {
-        tensor: name.to_owned(),
-        found: tensor.shape.clone(),
-        expected: format!("[{rows}, {columns}]"),
-    })
 }
 
 impl Recipe {

@@ -102,7 +102,7 @@ impl Source {
             Some(cuda) => {
                 let mut executor = AnyExecutor::Cuda(Box::new(cuda.executor(plan)?));
                 self.checkpoint.check_unchanged()?;
-                load_weights(&mut executor, &weights, &self.checkpoint.reader(), progress)?;
+                load_weights(&mut executor, &weights, &self.checkpoint, progress)?;
                 executor
             }
             None => {

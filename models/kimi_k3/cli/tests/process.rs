@@ -367,3 +367,42 @@ fn the_emulator_takes_over_and_says_why() {
     let output = run(&base);
     assert!(!String::from_utf8(output.stderr).unwrap().contains("device: "));
 }
+
+#[test]
+fn a_checkpoint_that_is_cut_off_while_it_is_read_is_named() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let folder = copy();
+    let path = folder.path().join("model.safetensors");
+    let whole = std::fs::read(&path).unwrap();
+    let model = folder.path().to_str().unwrap();
+    let args = ["generate", "--model", model, "--prompt", "In", "--max-new-tokens", "1"];
+    let base = [&args[..], &["--device", "emulator"]].concat();
+    let mut cut = 0;
+    for round in 0..8_u64 {
+        std::fs::write(&path, &whole).unwrap();
+        let is_over = AtomicBool::new(false);
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(10 + 12 * round));
+                while !is_over.load(Ordering::Relaxed) {
+                    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                    file.set_len(whole.len() as u64 / 2).unwrap();
+                    file.set_len(whole.len() as u64).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            });
+            let output = run(&base);
+            is_over.store(true, Ordering::Relaxed);
+            output
+        });
+        // A signal would leave no exit code.
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let code = output.status.code().unwrap();
+        if code != 0 {
+            // Cut off while it was opened, its header or its tensors are wrong instead.
+            assert!(stderr.starts_with("error[K02"), "{stderr}");
+            cut += u32::from(stderr.starts_with("error[K0213]"));
+        }
+    }
+    assert!(cut > 0, "no run was cut off while it was loading");
+}

@@ -9,8 +9,8 @@ use crate::code::Code;
 /// Why a checkpoint is refused.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// The world's: a file cannot be read or mapped.
-    #[error("{} cannot be mapped: {source}", path.display())]
+    /// The world's: a file cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,

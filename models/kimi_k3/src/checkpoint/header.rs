@@ -14,6 +14,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
 use super::CheckpointError;
+use super::file::OpenFile;
 use crate::shown::{FAULT, NAME, shown};
 
 /// Bytes of the length before the header.
@@ -50,24 +51,31 @@ struct Raw {
 struct Shape(Vec<usize>);
 
 /// The tensors of a file by name.
-pub(super) fn parse(file: &[u8], path: &Path) -> Result<BTreeMap<String, Info>, CheckpointError> {
+pub(super) fn parse(file: &OpenFile) -> Result<BTreeMap<String, Info>, CheckpointError> {
+    let path = file.path();
     let broken = |fault: String| CheckpointError::Header { path: path.to_owned(), fault };
-    let Some((length, rest)) = file.split_first_chunk::<LENGTH_BYTES>() else {
+    let Some(left) = file.len().checked_sub(LENGTH_BYTES as u64) else {
         return Err(broken(format!("needs {LENGTH_BYTES} bytes, the file has {}", file.len())));
     };
-    let length = u64::from_le_bytes(*length);
+    let mut length = [0; LENGTH_BYTES];
+    length.copy_from_slice(&file.read(0, LENGTH_BYTES)?);
+    let length = u64::from_le_bytes(length);
     if length > MAX_HEADER {
         return Err(broken(format!("claims {length} bytes, at most {MAX_HEADER} are allowed")));
     }
-    let Some(text) = usize::try_from(length).ok().and_then(|length| rest.get(..length)) else {
-        return Err(broken(format!("claims {length} bytes, the file has {} left", rest.len())));
-    };
-    let raw = Entries::of(text)
+    if length > left {
+        return Err(broken(format!("claims {length} bytes, the file has {left} left")));
+    }
+    let too_large =
+        || broken(format!("has {} bytes, more than this machine addresses", file.len()));
+    let end = usize::try_from(file.len()).map_err(|_| too_large())?;
+    let text = file.read(LENGTH_BYTES as u64, length as usize)?;
+    let raw = Entries::of(&text)
         .map_err(|error| broken(format!("is broken: {}", shown(&error.to_string(), FAULT))))?;
     if let Some(name) = raw.twice {
         return Err(CheckpointError::Twice { path: path.to_owned(), name: shown(&name, NAME) });
     }
-    place(raw.tensors, LENGTH_BYTES + text.len()..file.len(), path)
+    place(raw.tensors, LENGTH_BYTES + text.len()..end, path)
 }
 
 /// Checks the offsets of all tensors against `data`, the part of the file behind the header.

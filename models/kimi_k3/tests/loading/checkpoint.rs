@@ -46,7 +46,7 @@ fn the_mini_in_three_files_is_the_same() {
         for name in of_part {
             let view = whole.tensor(name).unwrap();
             header.insert(name.to_owned(), tensor(&view, data.len()));
-            data.extend_from_slice(view.bytes);
+            data.extend_from_slice(&view.bytes);
             weight_map.insert(name.to_owned(), json!(file));
         }
         folder.write(&file, &safetensors(&Value::Object(header).to_string(), &data));
@@ -363,6 +363,16 @@ fn a_change_under_way_is_noticed() {
     folder.write("other", &safetensors(entry, &[7]));
     std::fs::rename(folder.path().join("other"), &path).unwrap();
     assert!(fault(checkpoint).contains("replaced"));
+    let checkpoint = reopened();
+    std::fs::OpenOptions::new().append(true).open(&path).unwrap().set_len(40).unwrap();
+    for read in [
+        checkpoint.tensor("a").map(|tensor| tensor.bytes),
+        checkpoint.matrix("a", DType::U8, [1, 1]),
+    ] {
+        let error = read.unwrap_err();
+        assert_eq!(error.code(), Code::K0213);
+        assert!(error.to_string().contains("cut off"), "{error}");
+    }
     let checkpoint = reopened();
     std::fs::remove_file(&path).unwrap();
     assert!(fault(checkpoint).contains("removed"));

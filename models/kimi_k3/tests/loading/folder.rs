@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel_abi::DType;
-use kimi_k3::checkpoint::TensorView;
+use kimi_k3::checkpoint::Tensor;
 use serde_json::{Value, json};
 
 /// A folder that is removed with its owner.
@@ -53,7 +53,7 @@ pub(crate) fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
 }
 
 /// The header's entry of a tensor whose bytes start at `start`.
-pub(crate) fn tensor(view: &TensorView<'_>, start: usize) -> Value {
+pub(crate) fn tensor(view: &Tensor, start: usize) -> Value {
     let dtype = match view.dtype {
         DType::Bf16 => "BF16",
         DType::F32 => "F32",

@@ -289,6 +289,6 @@ impl Reader<'_> {
         let packed = self.checkpoint.expect(&packed, DType::U8, &[rows, columns / 2])?;
         let scales = names::moe::scale(at, id, matrix);
         let scales = self.checkpoint.expect_scales(&scales, [rows, columns / GROUP])?;
-        Ok(unpack(packed.bytes, scales.bytes, columns))
+        Ok(unpack(&packed.bytes, &scales.bytes, columns))
     }
 }
