@@ -301,3 +301,53 @@ fn damaged_texts_are_refused_or_accepted() {
         );
     }
 }
+
+#[test]
+fn what_never_ends_or_never_comes_is_refused() {
+    let folder = scratch("endless");
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let source = folder.file("k.tile", COPY.as_bytes());
+    for path in ["/dev/zero", pipe.as_str()] {
+        let import = format!("import \"{}\";\n{COPY}", path.rsplit('/').next().unwrap());
+        let importer = folder.file("importer.tile", import.as_bytes());
+        let start = Instant::now();
+        for args in [
+            vec!["check", path],
+            vec!["fmt", path],
+            vec!["audit", path, "--ptx-only"],
+            vec!["run", source.as_str(), "--in", &format!("x={path}")],
+        ] {
+            let answer = kernelc(&args).expect_code(4);
+            says(&answer, &["E0806", "not a regular file"]);
+        }
+        if path == pipe {
+            says(&kernelc(["check", &importer]).expect_code(1), &["E0211", "not a regular file"]);
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{path}: {:?}", start.elapsed());
+    }
+    let absolute =
+        folder.file("absolute.tile", format!("import \"/dev/zero\";\n{COPY}").as_bytes());
+    says(&kernelc(["check", &absolute]).expect_code(1), &["E0211", "relative"]);
+}
+
+#[test]
+fn more_than_a_kind_of_input_may_have_is_refused() {
+    let folder = scratch("large");
+    let large = folder.path("large.tile");
+    std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    let source = folder.file("k.tile", COPY.as_bytes());
+    let tensor = folder.path("large.safetensors");
+    std::fs::File::create(&tensor).unwrap().set_len(1 << 40).unwrap();
+    for args in [
+        vec!["check", large.as_str()],
+        vec!["audit", large.as_str(), "--ptx-only"],
+        vec!["run", source.as_str(), "--in", &format!("x={large}")],
+    ] {
+        says(&kernelc(&args).expect_code(4), &["E0806", "more than"]);
+    }
+    let input = format!("x={tensor}");
+    says(&kernelc(["run", &source, "--in", &input]).expect_code(4), &["E0806", "header"]);
+    let answer = kernelc_with_input(["check", "-"], &vec![b' '; (16 << 20) + 1]).expect_code(4);
+    says(&answer, &["E0806", "more than 16777216 bytes"]);
+}

@@ -136,3 +136,20 @@ launch { grid: 1, warps: 8, pdl: none }
     assert_eq!(shown, ["e[:, _] == e[_, :]", "load ids"]);
     assert!(found[0].help[0].contains("relayout(e)"), "{:?}", found[0].help);
 }
+
+#[test]
+fn loops_are_walked_once_however_deep_they_are_nested() {
+    let depth = 60;
+    let text = format!(
+        "target sm_90a;\nkernel deep(input x : gmem f32[128], output y : gmem f32[128], scalar n : i32)\n\
+         launch {{ grid: 1, warps: 1, pdl: both }}\n{{ grid_wait; {} store load x -> y; {} }}",
+        (0..depth).map(|i| format!("for i{i} in 0..n {{")).collect::<String>(),
+        "}".repeat(depth),
+    );
+    let (_, kernel) = instantiate(&text);
+    let outcome = kernel_ir::verify::kernel(kernel.unwrap());
+    assert!(outcome.diagnostics.is_empty(), "{:?}", outcome.diagnostics);
+    let source = outcome.verified.unwrap();
+    let device = kernel_ir::verify::device(expand::expand(&source).unwrap(), &source);
+    assert!(device.verified.is_some(), "{:?}", device.diagnostics);
+}

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::back_end::Product;
 use crate::cli::Format;
+use crate::files;
 use crate::output;
 use crate::session::{self, Refusal};
 
@@ -223,7 +224,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 /// Reads a JSON file of the output folder; anything unreadable counts as absent.
 pub fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Option<T> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    serde_json::from_slice(&files::read(path, files::MAX_AUDITED).ok()?).ok()
 }
 
 /// Files that are to appear together.

@@ -1,6 +1,5 @@
 //! Sources from disk and the way from a file to verified kernels.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use kernel_dsl::diag::{Code, Diagnostic};
@@ -11,6 +10,7 @@ use kernel_ir::target::Target;
 
 use crate::build_file::{BindValue, BuildFile, Entry};
 use crate::cli::{Answer, Cli, Format, KernelArgs, exit};
+use crate::files;
 use crate::output;
 use crate::tools::{self, Tool};
 
@@ -35,17 +35,9 @@ impl Session {
     /// # Errors
     /// The file cannot be read, or is not UTF-8.
     pub fn load(&mut self, format: Format, path: &str) -> Result<FileId, Refusal> {
-        let bytes = if path == "-" {
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        } else {
-            std::fs::read(path)
-        };
-        let bytes = bytes.map_err(|error| cannot_read(format, path, &error.to_string()))?;
-        let name = if path == "-" { "<stdin>" } else { path };
-        if bytes.len() > u32::MAX as usize {
-            return Err(cannot_read(format, path, "a source file must be smaller than 4 GiB"));
-        }
+        let bytes = files::read_or_stdin(path, files::MAX_SOURCE)
+            .map_err(|error| cannot_read(format, path, &error.to_string()))?;
+        let name = if path == files::STDIN { "<stdin>" } else { path };
         match String::from_utf8(bytes) {
             Ok(text) => Ok(self.sources.add(name, text)),
             Err(error) => {
@@ -61,7 +53,8 @@ impl Session {
     /// Parses a loaded file with its imports and checks it.
     pub fn front(&mut self, root: FileId) -> Front {
         let mut read = |path: &str| {
-            let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+            let bytes = files::read(Path::new(path), files::MAX_SOURCE)
+                .map_err(|error| error.to_string())?;
             String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
         };
         pipeline::front(&mut self.sources, root, &mut read)
@@ -180,10 +173,15 @@ pub fn tune_points(template: &KernelTemplate, base: &Bindings) -> Vec<Bindings> 
 pub fn build_file(format: Format, path: &Path) -> Result<BuildFile, Refusal> {
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
     let file = folder.join("build.toml");
-    match std::fs::read_to_string(&file) {
-        Ok(text) => BuildFile::parse(&text).map_err(|message| {
-            Box::new(world(format, "E0806", &format!("`{}`: {message}", file.display())))
-        }),
+    match files::read(&file, files::MAX_SOURCE) {
+        Ok(bytes) => {
+            let parsed = String::from_utf8(bytes)
+                .map_err(|_| "it is not UTF-8".to_owned())
+                .and_then(|text| BuildFile::parse(&text));
+            parsed.map_err(|message| {
+                Box::new(world(format, "E0806", &format!("`{}`: {message}", file.display())))
+            })
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BuildFile::default()),
         Err(error) => Err(cannot_read(format, &file.display().to_string(), &error.to_string())),
     }

@@ -139,7 +139,7 @@ codes! {
     E0803 "ptxas crashed" "The assembler ended by a signal. The notes give the reproduce command.";
     E0804 "the back end ended abnormally" "LLVM aborted or the worker process died. The notes name kernel, stage and reproduce command.";
     E0805 "output cannot be written" "The disk is full or the folder may not be written; nothing was left half written.";
-    E0806 "input cannot be read" "A file is missing, may not be read, is of another format than its name says, or holds a tensor of another element type or shape than the kernel asks for.";
+    E0806 "input cannot be read" "A file is missing, may not be read, is no regular file, is larger than its kind may be (16 MiB of source, 256 MiB of what is audited, the bytes of the buffer for a tensor), is of another format than its name says, or holds a tensor of another element type or shape than the kernel asks for.";
     E0807 "the disassembler failed" "nvdisasm ended with an error on this machine code. The notes carry its log.";
     E0808 "the back end refused the code" "MLIR or LLVM does not take what it was given. For a `.tile` file this is a fault of the compiler; for a text given with `--from` it is a fault of the text. The message says what was refused.";
     E0810 "the compiler contradicts itself" "An internal form breaks its own rules. This is a fault of the compiler, whatever the source says; report it with the reproduce command.";

@@ -655,3 +655,6 @@ fn dtype_interval(dtype: DType) -> Interval {
         | DType::Bool => Interval::TOP,
     }
 }
+
+#[cfg(test)]
+mod tests;

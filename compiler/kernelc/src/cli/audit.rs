@@ -1,8 +1,6 @@
 //! `kernelc audit FILE`: reads of data that may change, and reads that moved across a wait, in PTX or machine
 //! code of any origin, or in a bundle, whose kernels are held to what the compiler proved of them.
 
-use std::io::Read;
-
 use clap::Args;
 use kernel_abi::bundle::{Bundle, Policy};
 use kernel_audit::{Declarations, Processes, Report, audit_cubin, audit_ptx};
@@ -10,6 +8,7 @@ use kernel_ir::target::Target;
 
 use super::{Answer, Cli, Format};
 use crate::bundle;
+use crate::files;
 use crate::session::{self, Refusal};
 use crate::tools::Tool;
 
@@ -91,13 +90,8 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
 }
 
 fn read(format: Format, path: &str) -> Result<Vec<u8>, Refusal> {
-    let bytes = if path == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        std::fs::read(path)
-    };
-    bytes.map_err(|error| session::cannot_read(format, path, &error.to_string()))
+    files::read_or_stdin(path, files::MAX_AUDITED)
+        .map_err(|error| session::cannot_read(format, path, &error.to_string()))
 }
 
 /// The architecture of the `.target` line.

@@ -15,6 +15,7 @@ use super::{Answer, Cli, Format, exit};
 use crate::back_end::{self, Machine, Product};
 use crate::build_file::Entry;
 use crate::bundle;
+use crate::files;
 use crate::output;
 use crate::package::{
     KernelEntry, MANIFEST_FORMAT, Manifest, Staged, Stamps, manifest_entry, read_json, sha256,
@@ -373,7 +374,7 @@ fn stamp(
 /// True where both files of an entry are there with their hashes.
 fn intact(out: &Path, entry: &KernelEntry) -> bool {
     let same = |file: &str, hash: &str| {
-        std::fs::read(out.join(file)).is_ok_and(|bytes| sha256(&bytes) == hash)
+        files::read(&out.join(file), files::MAX_AUDITED).is_ok_and(|bytes| sha256(&bytes) == hash)
     };
     same(&entry.ptx, &entry.ptx_sha256) && same(&entry.cubin, &entry.cubin_sha256)
 }

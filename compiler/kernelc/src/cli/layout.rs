@@ -1,12 +1,12 @@
 //! `kernelc layout EXPR`: layout algebra from the command line.
 
-use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
 use kernel_ir::layout::{AnswerOptions, answer_line, picture};
 
 use super::{Answer, Cli, Format, exit};
+use crate::files;
 use crate::package::write_file;
 use crate::session;
 
@@ -35,10 +35,12 @@ pub fn run(cli: &Cli, args: &LayoutArgs) -> Answer {
         );
     }
     if args.expression == "-" {
-        let mut text = Vec::new();
-        if let Err(error) = std::io::stdin().lock().read_to_end(&mut text) {
-            return *session::cannot_read(cli.format, "-", &error.to_string());
-        }
+        let text = match files::read_or_stdin(&args.expression, files::MAX_SOURCE) {
+            Ok(text) => text,
+            Err(error) => {
+                return *session::cannot_read(cli.format, files::STDIN, &error.to_string());
+            }
+        };
         let text = String::from_utf8_lossy(&text);
         let lines = text.strip_suffix('\n').unwrap_or(&text);
         if text.is_empty() {

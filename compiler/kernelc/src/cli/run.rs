@@ -153,6 +153,16 @@ fn run_levels(
     }
 }
 
+/// Bytes of a tensor for a buffer: 4 an element at least, since references are of f32.
+fn room(param: &Param) -> u64 {
+    let extents = param.shape.iter().map(|extent| match extent {
+        Extent::Const(n) => u64::from(*n),
+        Extent::Scalar(_) => i32::MAX as u64,
+    });
+    let elements = extents.fold(1u64, u64::saturating_mul);
+    elements.saturating_mul(u64::from(param.dtype.bits().div_ceil(8).max(4)))
+}
+
 fn set_input(
     format: Format,
     built: &Built,
@@ -173,7 +183,7 @@ fn set_input(
         memory.set_scalar(id, param.dtype, code);
         return Ok(());
     }
-    let tensor = tensors::read(value)
+    let tensor = tensors::read(value, room(param))
         .map_err(|reason| Box::new(session::world(format, "E0806", &reason)))?;
     if !tensor.dtype.fits(param.dtype) {
         let message = format!(
@@ -329,7 +339,7 @@ fn compare_one(
 ) -> Result<(), Refusal> {
     let p = &built.kernel.params[param];
     let text = path.to_string_lossy();
-    let tensor = tensors::read(&text)
+    let tensor = tensors::read(&text, room(p))
         .map_err(|reason| Box::new(session::world(format, "E0806", &reason)))?;
     let got = written(format, built, memory, param)?;
     let shape: Vec<usize> = shape_of(built, memory, param).iter().map(|&e| e as usize).collect();
