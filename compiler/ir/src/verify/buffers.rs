@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
         if let Some((earlier, stored)) = clash {
             self.report_race(earlier, stored, &place);
         }
-        if !(self.is_last && !is_store) {
+        if !self.is_last || is_store {
             let owners = Owners::new(self.kernel, &self.known, &self.loads, &place);
             let seen = self.seen.entry(param).or_default();
             let list = if is_store { &mut seen.stores } else { &mut seen.loads };

@@ -132,7 +132,7 @@ impl Run {
                 self.values.insert(value, numbers.clone());
                 self.tiles.push((value, numbers));
             }
-            2 => {
+            2 if matches!(dtype, DType::I8 | DType::I32 | DType::I64) => {
                 let op = [UnaryOp::Neg, UnaryOp::Abs][draw.op % 2];
                 let results =
                     numbers.iter().map(|&n| number(dtype, eval::unary_code(op, dtype, both(n))));
