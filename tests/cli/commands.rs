@@ -238,6 +238,15 @@ fn explain_knows_codes_and_kernels() {
     ] {
         assert!(answer.stdout.contains(line), "`{line}` is missing:\n{}", answer.stdout);
     }
+    for (name, way) in [
+        ("relayout_registers", "relayout(s): registers alone and 28 choices"),
+        ("relayout_shuffles", "relayout(tb): 4 shuffles and 16 choices in each thread"),
+        ("relayout_shared", "relayout(half): 4096 bytes of shared memory"),
+    ] {
+        let file = format!("tests/suite/ops/{name}.tile");
+        let answer = kernelc(["explain", &file, name]).expect_code(0);
+        assert!(answer.stdout.contains(way), "`{way}` is missing:\n{}", answer.stdout);
+    }
 }
 
 #[test]

@@ -238,10 +238,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let elements = self.mma([*a, *b], *acc, atoms)?;
                 self.define(*dst, elements)
             }
-            DeviceOp::Shuffle { dst, x, xor } => {
-                let dtype = self.frag(*x)?.dtype;
-                let elements =
-                    self.each(*dst, |i| self.shuffle(dtype, self.element(*x, i)?, *xor))?;
+            DeviceOp::Shuffle { dst, x, lanes } => {
+                let elements = self.shuffle(*dst, *x, *lanes)?;
                 self.define(*dst, elements)
             }
             DeviceOp::Load { dst, place, vectors, other, cache } => {

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, OpRole, SlotId, Special, Vector,
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, OpRole, SlotId, Special, Vector,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::IndexVec;
@@ -200,7 +200,7 @@ impl<'k> Machine<'k> {
             DeviceOp::Mma { dst, a, b, acc, atoms } => {
                 self.mma(*dst, [*a, *b], *acc, atoms, loc)?;
             }
-            DeviceOp::Shuffle { dst, x, xor } => self.shuffle(*dst, *x, *xor as usize, loc)?,
+            DeviceOp::Shuffle { dst, x, lanes } => self.shuffle(*dst, *x, *lanes, loc)?,
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other, loc)?;
             }
@@ -354,16 +354,32 @@ impl<'k> Machine<'k> {
         Ok(())
     }
 
-    fn shuffle(&mut self, dst: FragId, x: FragId, xor: usize, loc: LocId) -> Result<(), EmuError> {
+    fn shuffle(
+        &mut self,
+        dst: FragId,
+        x: FragId,
+        lanes: Lanes,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
         let threads = self.threads;
+        let warp_lanes = LANES as usize;
+        let threads_read: Vec<usize> = match lanes {
+            Lanes::Xor(xor) => (0..threads).map(|t| t ^ xor as usize).collect(),
+            Lanes::Register((frag, element)) => {
+                let numbers = &self.frag(frag).elements;
+                let first = element as usize * threads;
+                let lane = |t: usize| numbers.get(first + t) as usize % warp_lanes;
+                (0..threads).map(|t| t / warp_lanes * warp_lanes + lane(t)).collect()
+            }
+        };
         if let Some(mask) = &self.mask
-            && (0..threads).any(|t| mask[t] && !mask[t ^ xor])
+            && (0..threads).any(|t| mask[t] && !mask[threads_read[t]])
         {
             return Err(self.parted("a shuffle", loc));
         }
         let source = self.frag(x);
         let len = self.kernel.frags[dst].len as usize;
-        let from = |i: usize| i / threads * threads + ((i % threads) ^ xor);
+        let from = |i: usize| i / threads * threads + threads_read[i % threads];
         let mut out = self.take(dst);
         out.gather(&source.elements, (0..len * threads).map(from));
         let undefined = source

@@ -296,14 +296,14 @@ pub enum DeviceOp {
         /// One entry an instruction.
         atoms: Vec<MmaAtom>,
     },
-    /// `dst[i]` = element `i` of `x` in the lane whose number differs by `xor`.
+    /// `dst[i]` = element `i` of `x` in another lane of the warp.
     Shuffle {
         /// Result.
         dst: FragId,
         /// Operand.
         x: FragId,
-        /// 1, 2, 4, 8 or 16.
-        xor: u32,
+        /// Which.
+        lanes: Lanes,
     },
     /// Reads vectors from memory. Elements that no vector covers do not exist: the vectors tile `dst`.
     Load {
@@ -439,6 +439,15 @@ pub struct MmaAtom {
     pub b: [u32; 4],
     /// Elements of the sums; what has none starts at 0 and is dropped.
     pub c: [Option<u32>; 4],
+}
+
+/// The lane that a shuffle reads from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lanes {
+    /// The own lane with these bits flipped, 1 to 31.
+    Xor(u32),
+    /// The lane whose number a register holds (i32, fragment and element), 0 to 31.
+    Register((FragId, u32)),
 }
 
 /// A built-in of the thread.

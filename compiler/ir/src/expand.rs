@@ -3,8 +3,8 @@
 //! Assumes a kernel whose tiles are distributed by [`infer`](crate::infer). Guarantees a device kernel that
 //! gives the same bits: element-wise operations work on the registers of a thread; loads and stores become
 //! vectors as wide as their addresses provably allow; reductions, `argmax` and spread contractions fold within
-//! a thread, then over lanes by shuffles, then over warps through shared memory; `relayout` goes through
-//! shared memory. Leaves the order of loads, stores and waits alone.
+//! a thread, then over lanes by shuffles, then over warps through shared memory; `relayout` chooses
+//! registers, shuffles, or goes through shared memory, whichever is cheapest. Leaves the order of loads, stores and waits alone.
 //!
 //! Reductions that no statement orders share one exchange through shared memory: pure operations that need
 //! the result of a pending one wait in a queue until something that must not wait needs them.
@@ -23,6 +23,7 @@ mod notes;
 mod prefetch;
 mod queue;
 mod rearrange;
+mod relayout;
 mod scan;
 mod shared;
 mod statements;
@@ -44,7 +45,7 @@ use linear::Linear;
 
 pub(crate) use banks::Banks;
 pub(crate) use cleanup::{each_read, result};
-pub(crate) use notes::{AccessNote, Notes};
+pub(crate) use notes::{AccessNote, Notes, RelayoutWay};
 
 use crate::device::{DeviceKernel, FragId, SlotId, WaitOrder};
 use crate::kernel::{Kernel, ParamId, TileAccess, ValueId, VarId};

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::device::WaitOrder;
 use crate::distribution::Distribution;
-use crate::expand::{AccessNote, Banks, Notes, expand_noted};
+use crate::expand::{AccessNote, Banks, Notes, RelayoutWay, expand_noted};
 use crate::kernel::{Kernel, Op, Param, Smem, SmemId, Stmt, StmtKind, ValueId};
 use crate::smem_plan::SmemPlan;
 
@@ -62,6 +62,8 @@ pub struct Report {
     pub folds: Vec<FoldRow>,
     /// Exchanges through shared memory.
     pub exchanges: Vec<ExchangeRow>,
+    /// Every `relayout`.
+    pub relayouts: Vec<RelayoutRow>,
 }
 
 /// A parameter with a stored layout.
@@ -178,6 +180,27 @@ pub struct ExchangeRow {
     pub shared_bytes: u32,
 }
 
+/// A `relayout`, and which way it goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RelayoutRow {
+    /// The text of it.
+    pub text: String,
+    /// Where it stands.
+    pub place: Place,
+    /// `registers`, `shuffles` or `shared`.
+    pub way: &'static str,
+    /// Shuffles of 32 bits of a thread.
+    pub shuffles: u32,
+    /// Choices between two registers of a thread.
+    pub choices: u32,
+    /// Bytes of shared memory.
+    pub shared_bytes: u32,
+    /// The exchange, as an index into `exchanges`.
+    pub exchange: Option<usize>,
+    /// Times that the statement stands in the unrolled kernel.
+    pub times: u32,
+}
+
 /// Explains a kernel; errors are those of its expansion.
 pub fn report(kernel: &Kernel, sources: &SourceMap) -> Result<Report, Vec<Diagnostic>> {
     let (device, notes) = expand_noted(kernel)?;
@@ -197,6 +220,7 @@ pub fn report(kernel: &Kernel, sources: &SourceMap) -> Result<Report, Vec<Diagno
         accesses: reader.accesses(&notes),
         folds: reader.folds(&notes),
         exchanges: reader.exchanges(&notes),
+        relayouts: reader.relayouts(&notes),
     })
 }
 
@@ -381,6 +405,36 @@ impl Reader<'_> {
             };
             let same = rows.entry(note.span).or_default();
             match same.iter_mut().find(|r| FoldRow { times: 1, ..(*r).clone() } == row) {
+                Some(found) => found.times += 1,
+                None => same.push(row),
+            }
+        }
+        rows.into_values().flatten().collect()
+    }
+
+    fn relayouts(&self, notes: &Notes) -> Vec<RelayoutRow> {
+        let mut rows: BTreeMap<Span, Vec<RelayoutRow>> = BTreeMap::new();
+        for note in &notes.relayouts {
+            let exchange = note.exchange.and_then(|index| notes.exchanges.get(index));
+            let row = RelayoutRow {
+                text: self.snippet(note.span),
+                place: self.place(note.span),
+                way: match note.way {
+                    RelayoutWay::Registers => "registers",
+                    RelayoutWay::Shuffles => "shuffles",
+                    RelayoutWay::Shared => "shared",
+                },
+                shuffles: note.shuffles,
+                choices: note.choices,
+                shared_bytes: exchange.map_or(0, |exchange| exchange.shared_bytes),
+                exchange: note.exchange,
+                times: 1,
+            };
+            let same = rows.entry(note.span).or_default();
+            let alike = |r: &RelayoutRow| {
+                RelayoutRow { times: 1, exchange: row.exchange, ..r.clone() } == row
+            };
+            match same.iter_mut().find(|r| alike(r)) {
                 Some(found) => found.times += 1,
                 None => same.push(row),
             }

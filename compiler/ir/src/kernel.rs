@@ -546,7 +546,7 @@ pub enum Op {
         /// Running value that the sums start from; 0 without.
         acc: Option<ValueId>,
     },
-    /// The same tile in another distribution, through shared memory.
+    /// The same tile in another distribution.
     Relayout {
         /// Operand.
         x: ValueId,

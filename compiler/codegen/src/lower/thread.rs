@@ -1,7 +1,8 @@
 //! What a thread knows of itself, and where it meets others.
 
 use kernel_abi::DType;
-use kernel_ir::device::Special;
+use kernel_ir::device::{FragId, Lanes, Special};
+use kernel_ir::distribution::LANES;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::ParamId;
 use melior::dialect::arith::CmpiPredicate;
@@ -60,55 +61,79 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         self.build.effect(&mnemonic::grid_launch(), &[]);
     }
 
-    /// The element of the lane whose number differs by `xor`, moved in words of 32 bits.
+    /// The elements of another lane, moved in words of 32 bits: narrow ones as many as a word holds.
     pub(super) fn shuffle(
         &self,
-        dtype: DType,
-        x: Value<'c, 'm>,
-        xor: u32,
-    ) -> Lowered<Value<'c, 'm>> {
+        dst: FragId,
+        x: FragId,
+        lanes: Lanes,
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
         let b = &self.build;
-        if !matches!(xor, 1 | 2 | 4 | 8 | 16) {
-            return refuse(format!("lanes do not differ by {xor}"));
-        }
         let (i32, i64) = (b.types.i32, b.types.i64);
-        let word = |x: Value<'c, 'm>, r#type: Type<'c>| self.shuffle_word(x, r#type, xor);
+        let (kind, lane) = match lanes {
+            Lanes::Xor(xor) if (1..LANES).contains(&xor) => ("bfly", b.int(i32, xor.into())),
+            Lanes::Xor(xor) => return refuse(format!("lanes do not differ by {xor}")),
+            Lanes::Register((frag, element)) => ("idx", self.element(frag, element)?),
+        };
+        let kind = Attribute::parse(b.context, &format!("#nvvm<shfl_kind {kind}>"))
+            .expect("the kind of a shuffle parses");
+        let word = |x: Value<'c, 'm>, r#type: Type<'c>| {
+            let (mask, clamp) = (b.int(i32, FULL_MASK), b.int(i32, CLAMP));
+            b.value(nvvm::shfl_sync(b.context, r#type, mask, x, lane, clamp, kind, b.location))
+        };
+        let dtype = self.frag(x)?.dtype;
+        let elements = self.each(dst, |i| self.element(x, i))?;
+        let moved = elements.iter().copied();
         Ok(match dtype {
-            DType::F32 => word(x, b.types.f32),
-            DType::I32 | DType::U32 => word(x, i32),
+            DType::F32 => moved.map(|x| word(x, b.types.f32)).collect(),
+            DType::I32 | DType::U32 => moved.map(|x| word(x, i32)).collect(),
             DType::F16 | DType::Bf16 => {
-                let wide = b.extui(i32, b.bitcast(b.types.i16, x));
-                let moved = b.trunci(b.types.i16, word(wide, i32));
-                b.bitcast(self.element_type(dtype)?, moved)
+                let bits: Vec<_> = moved.map(|x| b.bitcast(b.types.i16, x)).collect();
+                let moved = self.shuffle_narrow(&bits, 16, b.types.i16, word);
+                let own = self.element_type(dtype)?;
+                moved.into_iter().map(|bits| b.bitcast(own, bits)).collect()
             }
             DType::I8 | DType::U8 | DType::E4m3 | DType::E5m2 | DType::Ue8m0 => {
-                b.trunci(b.types.i8, word(b.extui(i32, x), i32))
+                self.shuffle_narrow(&elements, 8, b.types.i8, word)
             }
-            DType::Bool => b.trunci(b.types.i1, word(b.extui(i32, x), i32)),
+            DType::Bool => {
+                moved.map(|x| b.trunci(b.types.i1, word(b.extui(i32, x), i32))).collect()
+            }
             DType::I64 | DType::U64 => {
                 let half = b.int(i64, 32);
-                let low = word(b.trunci(i32, x), i32);
-                let high = word(b.trunci(i32, b.shrui(x, half)), i32);
-                b.ori(b.shli(b.extui(i64, high), half), b.extui(i64, low))
+                let both = |x: Value<'c, 'm>| {
+                    let low = word(b.trunci(i32, x), i32);
+                    let high = word(b.trunci(i32, b.shrui(x, half)), i32);
+                    b.ori(b.shli(b.extui(i64, high), half), b.extui(i64, low))
+                };
+                moved.map(both).collect()
             }
             DType::E2m1 => return refuse("single elements of e2m1 have no register"),
         })
     }
 
-    fn shuffle_word(&self, x: Value<'c, 'm>, r#type: Type<'c>, xor: u32) -> Value<'c, 'm> {
+    /// Integers of `bits` bits, side by side in words.
+    fn shuffle_narrow(
+        &self,
+        elements: &[Value<'c, 'm>],
+        bits: u32,
+        narrow: Type<'c>,
+        word: impl Fn(Value<'c, 'm>, Type<'c>) -> Value<'c, 'm>,
+    ) -> Vec<Value<'c, 'm>> {
         let b = &self.build;
         let i32 = b.types.i32;
-        let butterfly = Attribute::parse(b.context, "#nvvm<shfl_kind bfly>")
-            .expect("the kind of a shuffle parses");
-        b.value(nvvm::shfl_sync(
-            b.context,
-            r#type,
-            b.int(i32, FULL_MASK),
-            x,
-            b.int(i32, xor.into()),
-            b.int(i32, CLAMP),
-            butterfly,
-            b.location,
-        ))
+        let mut moved = Vec::with_capacity(elements.len());
+        for group in elements.chunks((32 / bits) as usize) {
+            let shift = |place: usize| b.int(i32, i64::from(bits) * place as i64);
+            let mut all = b.extui(i32, group[0]);
+            for (place, &element) in group.iter().enumerate().skip(1) {
+                all = b.ori(all, b.shli(b.extui(i32, element), shift(place)));
+            }
+            let there = word(all, i32);
+            moved.push(b.trunci(narrow, there));
+            let rest = (1..group.len()).map(|place| b.trunci(narrow, b.shrui(there, shift(place))));
+            moved.extend(rest);
+        }
+        moved
     }
 }

@@ -1,7 +1,7 @@
 //! Every operation, for every dtype that it takes, on every target.
 
 use kernel_abi::{Access, DType};
-use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, FragId, Map, Place, Special};
+use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, FragId, Lanes, Map, Place, Special};
 use kernel_ir::kernel::{CachePolicy, Evict, Literal, ParamId};
 use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
 use kernel_ir::target::Target;
@@ -96,9 +96,11 @@ fn elementwise(target: Target, dtype: DType) -> DeviceKernel {
         let x = k.convert(a, to);
         sink.keep(&mut k, x);
     }
-    for xor in [1, 2, 4, 8, 16] {
+    let lane = k.special(Special::Lane);
+    let lanes = [1, 2, 4, 8, 16, 21].map(Lanes::Xor);
+    for lanes in lanes.into_iter().chain([Lanes::Register((lane, 0))]) {
         let dst = k.frag(dtype, 2);
-        k.push(DeviceOp::Shuffle { dst, x: a, xor });
+        k.push(DeviceOp::Shuffle { dst, x: a, lanes });
         sink.keep(&mut k, dst);
     }
     k.finish()

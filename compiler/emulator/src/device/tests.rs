@@ -2,8 +2,8 @@
 
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, Frag, FragId, LocId, Map, OpLoc, OpRole, Place, Slot,
-    SlotId, Special, Vector,
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, Frag, FragId, Lanes, LocId, Map, OpLoc, OpRole, Place,
+    Slot, SlotId, Special, Vector,
 };
 use kernel_ir::kernel::{CachePolicy, Literal, ParamId};
 use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
@@ -180,7 +180,7 @@ fn shuffles_and_shared_memory() {
     let (mut d, x, out) = device(64, 64, 2, 256);
     let thread = d.thread();
     let v = d.load(F32, 1, Place::Global(x), vec![vector(0, 1, thread)]);
-    let other = d.def(F32, 1, |dst| DeviceOp::Shuffle { dst, x: v, xor: 16 });
+    let other = d.def(F32, 1, |dst| DeviceOp::Shuffle { dst, x: v, lanes: Lanes::Xor(16) });
     let sum = d.binary(BinaryOp::Add, v, other);
     d.store(sum, shared(F32), vec![vector(0, 1, thread)]);
     d.push(DeviceOp::Barrier);
@@ -314,7 +314,7 @@ fn barriers_shuffles_and_loops_must_be_uniform() {
                 d.push(DeviceOp::Barrier);
             }
             1 => {
-                d.def(I32, 1, |dst| DeviceOp::Shuffle { dst, x: thread, xor: 2 });
+                d.def(I32, 1, |dst| DeviceOp::Shuffle { dst, x: thread, lanes: Lanes::Xor(2) });
             }
             _ => {
                 d.push(DeviceOp::GridWait);

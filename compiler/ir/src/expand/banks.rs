@@ -10,6 +10,9 @@ use super::Expander;
 use crate::distribution::{Distribution, LANES};
 use crate::kernel::{AxisIndex, TileAccess, ViewAxis};
 
+/// Banks of 4 bytes.
+const BANKS: usize = 32;
+
 /// Bytes that all banks give in one wavefront.
 const WAVEFRONT_BYTES: u32 = 128;
 
@@ -34,31 +37,47 @@ impl Expander<'_> {
     ) -> Option<Banks> {
         let size = self.kernel.dtype_of(access.storage).bytes()?;
         let swizzle = self.swizzle(access.storage);
+        let by_tile =
+            |index: &AxisIndex| matches!(index, AxisIndex::Gather(_) | AxisIndex::Along(_));
+        if access.index.iter().any(by_tile) {
+            return None;
+        }
         let free = distribution.free_lanes();
         let mut total = Banks::default();
         for &(register, len) in instructions {
-            let bytes = (len * size).max(1);
-            let lanes = (WAVEFRONT_BYTES / bytes.max(4)).clamp(1, LANES);
-            for pass in 0..LANES / lanes {
-                let mut words: Vec<BTreeSet<i64>> = vec![BTreeSet::new(); 32];
-                for lane in pass * lanes..(pass + 1) * lanes {
-                    if is_store && free.iter().any(|digit| digit.of(lane) != 0) {
-                        continue;
-                    }
-                    let element = offset(access, &distribution.coordinates(0, lane, register))?;
-                    let element = swizzle.map_or(element, |swizzle| swizzle.apply(element));
-                    let first = element * i64::from(size);
-                    for word in first / 4..=(first + i64::from(bytes) - 1) / 4 {
-                        words[usize::try_from(word.rem_euclid(32)).ok()?].insert(word);
-                    }
+            let one = wavefronts(size, len, |lane| {
+                if is_store && free.iter().any(|digit| digit.of(lane) != 0) {
+                    return None;
                 }
-                let most = words.iter().map(BTreeSet::len).max().unwrap_or(0) as u32;
-                total.wavefronts += most;
-                total.minimum += most.min(1);
-            }
+                let element = offset(access, &distribution.coordinates(0, lane, register))?;
+                Some(swizzle.map_or(element, |swizzle| swizzle.apply(element)))
+            });
+            total.wavefronts += one.wavefronts;
+            total.minimum += one.minimum;
         }
         Some(total)
     }
+}
+
+/// Wavefronts of one instruction that moves `len` elements of `size` bytes from the place of each lane on; lanes
+/// without a place take no part.
+pub(super) fn wavefronts(size: u32, len: u32, place: impl Fn(u32) -> Option<i64>) -> Banks {
+    let bytes = (len * size).max(1);
+    let lanes = (WAVEFRONT_BYTES / bytes.max(4)).clamp(1, LANES);
+    let mut total = Banks::default();
+    for pass in 0..LANES / lanes {
+        let mut words: Vec<BTreeSet<i64>> = vec![BTreeSet::new(); BANKS];
+        for first in (pass * lanes..(pass + 1) * lanes).filter_map(&place) {
+            let first = first * i64::from(size);
+            for word in first / 4..=(first + i64::from(bytes) - 1) / 4 {
+                words[word.rem_euclid(BANKS as i64) as usize].insert(word);
+            }
+        }
+        let most = words.iter().map(BTreeSet::len).max().unwrap_or(0) as u32;
+        total.wavefronts += most;
+        total.minimum += most.min(1);
+    }
+    total
 }
 
 /// Elements from the start of a slot to an element of the tile.

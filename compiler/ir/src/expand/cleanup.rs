@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, SlotId, Vector};
+use crate::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, SlotId, Vector};
 use crate::index::{Id, IndexVec};
 
 /// Drops what has no effect. Loads stay: reading is an effect of its own.
@@ -42,7 +42,13 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         DeviceOp::Select { cond: a, a: b, b: c, .. } | DeviceOp::Fma { a, b, c, .. } => {
             args(&[a, b, c]);
         }
-        DeviceOp::Shuffle { x, .. } => see(*x),
+        DeviceOp::Shuffle { x, lanes, .. } => {
+            see(*x);
+            match lanes {
+                Lanes::Xor(_) => {}
+                Lanes::Register((frag, _)) => see(*frag),
+            }
+        }
         DeviceOp::Mma { a, b, acc, .. } => {
             see(*a);
             see(*b);

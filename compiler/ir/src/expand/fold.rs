@@ -13,7 +13,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use super::Expander;
 use super::notes::FoldNote;
 use super::queue::Pending;
-use crate::device::{Arg, DeviceOp, FragId};
+use crate::device::{Arg, DeviceOp, FragId, Lanes};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{ContractSpec, Literal, ValueId};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp};
@@ -262,7 +262,8 @@ impl Expander<'_> {
 
     fn shuffle(&mut self, x: FragId, xor: u32) -> Arg {
         let frag = self.b.frags[x];
-        Arg::whole(self.b.define(frag.dtype, frag.len, |dst| DeviceOp::Shuffle { dst, x, xor }))
+        let lanes = Lanes::Xor(xor);
+        Arg::whole(self.b.define(frag.dtype, frag.len, |dst| DeviceOp::Shuffle { dst, x, lanes }))
     }
 
     /// `own op other` for `len` outputs, part by part.

@@ -32,6 +32,30 @@ pub(crate) struct ExchangeNote {
     pub(crate) shared_bytes: u32,
 }
 
+/// How a tile changes its distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RelayoutWay {
+    /// Each thread has its elements already.
+    Registers,
+    /// Between lanes.
+    Shuffles,
+    /// Through shared memory.
+    Shared,
+}
+
+/// A change of distribution.
+#[derive(Debug, Clone)]
+pub(crate) struct RelayoutNote {
+    pub(crate) span: Span,
+    pub(crate) way: RelayoutWay,
+    /// Shuffles of 32 bits of a thread.
+    pub(crate) shuffles: u32,
+    /// Choices between two registers of a thread.
+    pub(crate) choices: u32,
+    /// The exchange through shared memory.
+    pub(crate) exchange: Option<usize>,
+}
+
 /// A load or store.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessNote {
@@ -54,6 +78,7 @@ pub(crate) struct AccessNote {
 pub(crate) struct Notes {
     pub(crate) folds: Vec<FoldNote>,
     pub(crate) exchanges: Vec<ExchangeNote>,
+    pub(crate) relayouts: Vec<RelayoutNote>,
     pub(crate) accesses: Vec<AccessNote>,
 }
 

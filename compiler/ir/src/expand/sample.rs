@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use kernel_abi::{Access, DType};
 use kernel_dsl::source::{FileId, Span};
+use proptest::prelude::*;
 
-use crate::distribution::Distribution;
+use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::index::IndexVec;
 use crate::kernel::{
     AxisIndex, CachePolicy, ContractSpec, Extent, Kernel, Launch, Literal, Op, Param, ParamId, Pdl,
@@ -450,4 +451,43 @@ pub(crate) fn attn_res_norm(h: u32, nb: u32, warps: u32) -> Kernel {
     let index = vec![AxisIndex::At(cta), s.full(h)];
     s.store(result, out, index);
     s.finish()
+}
+
+/// What a distribution of a tile of rank 2 over four warps is made from, see [`spread`].
+pub(crate) type SpreadDraw = (usize, u32, u32, [usize; 2], u32);
+
+/// The ways in which three things can stand.
+const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
+/// Lanes in three runs of bits and four warps in two, for two axes or for none; vectors as wide as fits.
+pub(crate) fn spread(
+    (order, first, second, warps, vec): SpreadDraw,
+    extents: [u32; 2],
+) -> Option<Distribution> {
+    let cuts = [0, first.min(second), first.max(second), 5];
+    let mut axes = [(Digit::NONE, Digit::NONE); 3];
+    for (run, &axis) in ORDERS[order].iter().enumerate() {
+        axes[axis].0 = Digit { extent: 1 << (cuts[run + 1] - cuts[run]), stride: 1 << cuts[run] };
+    }
+    for (place, &axis) in warps.iter().enumerate() {
+        let digit = &mut axes[axis].1;
+        let stride = if digit.extent == 1 { 1 << place } else { digit.stride };
+        *digit = Digit { extent: digit.extent * 2, stride };
+    }
+    let mut maps = Vec::new();
+    for ((lanes, warps), extent) in axes.into_iter().zip(extents) {
+        let threads = lanes.extent * warps.extent;
+        if !extent.is_multiple_of(threads) {
+            return None;
+        }
+        let left = extent / threads;
+        let vec = 1 << left.trailing_zeros().min(vec);
+        maps.push(AxisMap { vec, lanes, warps, rest: left / vec });
+    }
+    Some(Distribution { warps: 4, axes: maps })
+}
+
+/// Numbers for [`spread`].
+pub(crate) fn any_spread() -> impl Strategy<Value = SpreadDraw> {
+    (0usize..6, 0u32..6, 0u32..6, [0usize..3, 0usize..3], 0u32..4)
 }

@@ -11,7 +11,7 @@ use super::Expander;
 use super::builder::{Builder, Pred};
 use super::linear::Linear;
 use super::notes::FoldNote;
-use crate::device::{Arg, DeviceOp, FragId};
+use crate::device::{Arg, DeviceOp, FragId, Lanes};
 use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::kernel::{Literal, ValueId};
 use crate::ops::{BinaryOp, CompareOp};
@@ -135,7 +135,8 @@ impl Expander<'_> {
         while distance < lanes.extent {
             let xor = distance * lanes.stride;
             let x = totals;
-            let others = self.b.define(shape.dtype, len, |dst| DeviceOp::Shuffle { dst, x, xor });
+            let lanes = Lanes::Xor(xor);
+            let others = self.b.define(shape.dtype, len, |dst| DeviceOp::Shuffle { dst, x, lanes });
             let upper = self.digit_is(Digit { extent: 2, stride: xor }, true, 1);
             let with = self.sum(shape, Arg::whole(before), Arg::whole(others), len);
             before = self.pick(shape, upper, with, before, len);

@@ -1,4 +1,4 @@
-//! Shared memory: exchanges between warps, relayouts, and where they may lie.
+//! Shared memory: exchanges between warps, tiles that change their warps, and where they may lie.
 //!
 //! A region is written, a barrier follows, and it is read. The next region avoids what was read since the
 //! last barrier, so that one barrier an exchange is enough; only where it would need much room is a second
@@ -15,7 +15,7 @@ use super::queue::Pending;
 use super::vectors::{Cell, VECTOR_BYTES};
 use crate::device::{Arg, DeviceOp, FragId, Place};
 use crate::distribution::{AxisMap, Digit, Distribution};
-use crate::kernel::{CachePolicy, ValueId};
+use crate::kernel::CachePolicy;
 use crate::smem_plan::over_budget;
 
 /// Up to here a second region is cheaper than a second barrier.
@@ -57,6 +57,11 @@ impl Shared {
     /// Bytes that all regions together cover.
     pub(super) fn peak(&self) -> u32 {
         self.peak
+    }
+
+    /// Bytes that an exchange may have.
+    pub(super) fn room(&self) -> u32 {
+        self.limit.saturating_sub(self.floor)
     }
 
     /// The lowest place that avoids what was read since the last barrier.
@@ -128,6 +133,13 @@ impl Shared {
         self.flow.exposed.extend(first.exposed);
         self.flow.met &= first.met;
     }
+}
+
+/// Bytes of a tile in shared memory.
+pub(super) fn tile_bytes(dtype: DType, distribution: &Distribution) -> u32 {
+    let size = dtype.bytes().unwrap_or(1);
+    let extents = distribution.axes.iter().map(|axis| axis.extent());
+    extents.fold(size, u32::saturating_mul)
 }
 
 /// A linear index over digits of the thread index.
@@ -347,21 +359,6 @@ impl Expander<'_> {
         total.into_iter().map(|arg| arg.frag).collect()
     }
 
-    /// The same tile in another distribution.
-    pub(super) fn relayout(&mut self, result: ValueId, x: ValueId) -> Result<(), Diagnostic> {
-        let kernel = self.kernel;
-        let (from, to) = (&kernel.values[x].distribution, &kernel.values[result].distribution);
-        let src = self.frag(x);
-        if from == to {
-            self.bind(result, src);
-            return Ok(());
-        }
-        let dtype = kernel.values[x].dtype;
-        let frag = self.through_shared(src, dtype, from, to)?;
-        self.bind(result, frag);
-        Ok(())
-    }
-
     /// The tile of `src`, spread as `from`, spread as `to`.
     pub(super) fn through_shared(
         &mut self,
@@ -370,11 +367,7 @@ impl Expander<'_> {
         from: &Distribution,
         to: &Distribution,
     ) -> Result<FragId, Diagnostic> {
-        let bytes = from
-            .axes
-            .iter()
-            .try_fold(dtype.bytes().unwrap_or(1), |n, axis| n.checked_mul(axis.extent()))
-            .unwrap_or(u32::MAX);
+        let bytes = tile_bytes(dtype, from);
         let region = self.reserve(bytes)?;
         self.notes
             .exchanges

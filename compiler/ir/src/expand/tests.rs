@@ -1,6 +1,7 @@
 //! Expansion of kernels built by hand, run on a small device machine.
 
 mod machine;
+mod relayouts;
 
 use kernel_abi::DType;
 use proptest::prelude::*;

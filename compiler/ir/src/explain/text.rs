@@ -111,6 +111,21 @@ pub(super) fn render(report: &Report) -> String {
             times(fold.times)
         );
     }
+    if !report.relayouts.is_empty() {
+        line!(text, "relayouts");
+    }
+    for one in &report.relayouts {
+        let choices = match one.choices {
+            0 => String::new(),
+            n => format!(" and {n} choices"),
+        };
+        let way = match one.way {
+            "shuffles" => format!("{} shuffles{choices} in each thread", one.shuffles),
+            "shared" => format!("{} bytes of shared memory", one.shared_bytes),
+            _ => format!("registers alone{choices}"),
+        };
+        line!(text, "  {}{}: {way}{}", at(&one.place), one.text, times(one.times));
+    }
     if !report.exchanges.is_empty() {
         line!(text, "exchanges through shared memory");
     }

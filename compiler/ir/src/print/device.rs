@@ -2,8 +2,8 @@
 
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Map, OpRole, Piece, Place, Special,
-    Vector, WaitOrder,
+    Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, Map, OpRole, Piece, Place,
+    Special, Vector, WaitOrder,
 };
 use crate::index::Id;
 
@@ -129,7 +129,13 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::Mma { dst, a, b, acc, atoms } => {
             format!("{} mma.m16n8k16 {a}, {b}, from {acc}, {} atoms", def(*dst), atoms.len())
         }
-        DeviceOp::Shuffle { dst, x, xor } => format!("{} shuffle {x} xor {xor}", def(*dst)),
+        DeviceOp::Shuffle { dst, x, lanes } => {
+            let lanes = match lanes {
+                Lanes::Xor(xor) => format!("xor {xor}"),
+                Lanes::Register((frag, i)) => format!("from {frag}[{i}]"),
+            };
+            format!("{} shuffle {x} {lanes}", def(*dst))
+        }
         DeviceOp::Load { dst, place, vectors, other, cache: policy } => {
             let other = other.map(|other| format!(" else {other}")).unwrap_or_default();
             let (at, policy) = (places(device, place, vectors), cache(*policy));

@@ -3,8 +3,10 @@
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, Map, Piece, Place, Vector, WaitOrder,
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, Map, Piece, Place, Vector,
+    WaitOrder,
 };
+use crate::distribution::LANES;
 use crate::index::IndexVec;
 use crate::kernel::ParamId;
 use crate::order::{Effect, join};
@@ -86,10 +88,12 @@ impl Structure<'_> {
                 }
                 self.define(loc, *dst);
             }
-            DeviceOp::Shuffle { dst, x, xor } => {
+            DeviceOp::Shuffle { dst, x, lanes } => {
                 self.element(loc, *x, self.len(*dst).saturating_sub(1));
-                if !matches!(xor, 1 | 2 | 4 | 8 | 16) {
-                    self.fault(loc, format!("a shuffle over {xor} lanes"));
+                match *lanes {
+                    Lanes::Xor(xor) if (1..LANES).contains(&xor) => {}
+                    Lanes::Xor(xor) => self.fault(loc, format!("a shuffle over {xor} lanes")),
+                    Lanes::Register((frag, index)) => self.element(loc, frag, index),
                 }
                 self.define(loc, *dst);
             }

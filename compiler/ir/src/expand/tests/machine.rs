@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use kernel_abi::DType;
 
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, SlotId, Special, Vector,
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, Place, SlotId, Special, Vector,
 };
 use crate::distribution::LANES;
 use crate::index::Id;
@@ -186,9 +186,18 @@ impl<'a> Machine<'a> {
                 let (frag, element) = from[i as usize];
                 m.frags[frag.index()][t][element as usize]
             }),
-            DeviceOp::Shuffle { dst, x, xor } => {
-                self.each(*dst, |m, t, i| m.frags[x.index()][t ^ *xor as usize][i as usize])
-            }
+            DeviceOp::Shuffle { dst, x, lanes } => self.each(*dst, |m, t, i| {
+                let lane = match *lanes {
+                    Lanes::Xor(xor) => t ^ xor as usize,
+                    Lanes::Register((frag, element)) => {
+                        let Word::Int(lane) = m.frags[frag.index()][t][element as usize] else {
+                            panic!("a lane number is an integer")
+                        };
+                        t / 32 * 32 + lane as usize
+                    }
+                };
+                m.frags[x.index()][lane][i as usize]
+            }),
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other);
             }
