@@ -454,26 +454,13 @@ impl Reader<'_> {
 /// Values that are loaded or stored.
 fn memory_values(stmts: &[Stmt], found: &mut Vec<ValueId>) {
     for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Def { results, op: Op::Load { .. } } => found.extend(results),
-            StmtKind::Store { value, .. } => found.push(*value),
-            StmtKind::For { body, .. } => memory_values(body, found),
-            StmtKind::If { then_body, else_body, .. } => {
-                memory_values(then_body, found);
-                memory_values(else_body, found);
-            }
-            StmtKind::Def { .. }
-            | StmtKind::SetVar { .. }
-            | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
-            | StmtKind::CopyAsync { .. }
-            | StmtKind::EmptyGroup
-            | StmtKind::Settle { .. }
-            | StmtKind::Sync
-            | StmtKind::GridWait
-            | StmtKind::GridLaunch
-            | StmtKind::Assert { .. }
-            | StmtKind::Printf { .. } => {}
+        if let StmtKind::Def { results, op: Op::Load { .. } } = &stmt.kind {
+            found.extend(results);
+        } else if let StmtKind::Store { value, .. } = &stmt.kind {
+            found.push(*value);
+        }
+        for body in stmt.kind.bodies() {
+            memory_values(body, found);
         }
     }
 }

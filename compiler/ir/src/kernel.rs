@@ -416,6 +416,41 @@ pub enum StmtKind {
     },
 }
 
+/// The blocks inside of a statement kind; `&` or `&mut` decides what they are.
+macro_rules! bodies_of {
+    ($kind:expr, $none:expr) => {
+        match $kind {
+            StmtKind::For { body, .. } => [body, $none],
+            StmtKind::If { then_body, else_body, .. } => [then_body, else_body],
+            StmtKind::Def { .. }
+            | StmtKind::SetVar { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => [$none, $none],
+        }
+    };
+}
+
+impl StmtKind {
+    /// The blocks inside: the body of a loop, both arms of a choice, else nothing; two, some of them empty.
+    pub fn bodies(&self) -> [&[Stmt]; 2] {
+        bodies_of!(self, &[])
+    }
+
+    /// The same, to be changed.
+    pub fn bodies_mut(&mut self) -> [&mut [Stmt]; 2] {
+        bodies_of!(self, &mut [])
+    }
+}
+
 /// How a value is computed. Element-wise operands broadcast as numpy does: shapes are aligned at the
 /// last axis and an extent of 1 is repeated.
 #[derive(Debug, Clone)]

@@ -51,16 +51,9 @@ pub(super) fn read_in_place(kernel: &Kernel) -> FxHashSet<ValueId> {
 fn count_uses(stmts: &[Stmt], uses: &mut FxHashMap<ValueId, u32>) {
     for stmt in stmts {
         each_use(&stmt.kind, |value| *uses.entry(value).or_insert(0) += 1);
-        each_block(&stmt.kind, |body| count_uses(body, uses));
-    }
-}
-
-fn each_block<'k>(kind: &'k StmtKind, mut see: impl FnMut(&'k [Stmt])) {
-    if let StmtKind::For { body, .. } = kind {
-        see(body);
-    } else if let StmtKind::If { then_body, else_body, .. } = kind {
-        see(then_body);
-        see(else_body);
+        for body in stmt.kind.bodies() {
+            count_uses(body, uses);
+        }
     }
 }
 
@@ -97,7 +90,9 @@ fn mark(stmts: &[Stmt], uses: &FxHashMap<ValueId, u32>, found: &mut FxHashSet<Va
             | StmtKind::For { .. }
             | StmtKind::If { .. } => recent.clear(),
         }
-        each_block(&stmt.kind, |body| mark(body, uses, found));
+        for body in stmt.kind.bodies() {
+            mark(body, uses, found);
+        }
     }
 }
 

@@ -324,27 +324,11 @@ impl<'k> Expander<'k> {
 /// Drops what is known of slots that the statements assign.
 fn forget_assigned(contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>, stmts: &[Stmt]) {
     for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::SetVar { var, slot, .. } => {
-                contents.remove(&(*var, *slot));
-            }
-            StmtKind::For { body, .. } => forget_assigned(contents, body),
-            StmtKind::If { then_body, else_body, .. } => {
-                forget_assigned(contents, then_body);
-                forget_assigned(contents, else_body);
-            }
-            StmtKind::Def { .. }
-            | StmtKind::Store { .. }
-            | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
-            | StmtKind::CopyAsync { .. }
-            | StmtKind::EmptyGroup
-            | StmtKind::Settle { .. }
-            | StmtKind::Sync
-            | StmtKind::GridWait
-            | StmtKind::GridLaunch
-            | StmtKind::Assert { .. }
-            | StmtKind::Printf { .. } => {}
+        if let StmtKind::SetVar { var, slot, .. } = &stmt.kind {
+            contents.remove(&(*var, *slot));
+        }
+        for body in stmt.kind.bodies() {
+            forget_assigned(contents, body);
         }
     }
 }

@@ -75,28 +75,11 @@ fn apart(a: Digit, b: Digit) -> bool {
 
 fn collect<'k>(stmts: &'k [Stmt], found: &mut Vec<(ValueId, &'k ContractSpec, ValueId, ValueId)>) {
     for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Def { results, op: Op::Mma { spec, a, b, .. } } => {
-                found.extend(results.first().map(|&result| (result, spec, *a, *b)));
-            }
-            StmtKind::For { body, .. } => collect(body, found),
-            StmtKind::If { then_body, else_body, .. } => {
-                collect(then_body, found);
-                collect(else_body, found);
-            }
-            StmtKind::Def { .. }
-            | StmtKind::SetVar { .. }
-            | StmtKind::Store { .. }
-            | StmtKind::CopyAsync { .. }
-            | StmtKind::EmptyGroup
-            | StmtKind::Settle { .. }
-            | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
-            | StmtKind::Sync
-            | StmtKind::GridWait
-            | StmtKind::GridLaunch
-            | StmtKind::Assert { .. }
-            | StmtKind::Printf { .. } => {}
+        if let StmtKind::Def { results, op: Op::Mma { spec, a, b, .. } } = &stmt.kind {
+            found.extend(results.first().map(|&result| (result, spec, *a, *b)));
+        }
+        for body in stmt.kind.bodies() {
+            collect(body, found);
         }
     }
 }

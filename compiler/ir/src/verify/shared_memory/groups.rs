@@ -64,27 +64,11 @@ pub(super) type Numbers = FxHashMap<*const Stmt, u32>;
 fn assign(stmts: &mut [Stmt], numbers: &Numbers) {
     for stmt in stmts {
         let place = std::ptr::from_ref::<Stmt>(stmt);
-        match &mut stmt.kind {
-            StmtKind::Settle { pending, .. } => {
-                *pending = numbers.get(&place).copied().unwrap_or(0);
-            }
-            StmtKind::For { body, .. } => assign(body, numbers),
-            StmtKind::If { then_body, else_body, .. } => {
-                assign(then_body, numbers);
-                assign(else_body, numbers);
-            }
-            StmtKind::Def { .. }
-            | StmtKind::SetVar { .. }
-            | StmtKind::Store { .. }
-            | StmtKind::CopyAsync { .. }
-            | StmtKind::EmptyGroup
-            | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
-            | StmtKind::Sync
-            | StmtKind::GridWait
-            | StmtKind::GridLaunch
-            | StmtKind::Assert { .. }
-            | StmtKind::Printf { .. } => {}
+        if let StmtKind::Settle { pending, .. } = &mut stmt.kind {
+            *pending = numbers.get(&place).copied().unwrap_or(0);
+        }
+        for body in stmt.kind.bodies_mut() {
+            assign(body, numbers);
         }
     }
 }

@@ -232,28 +232,13 @@ pub(super) fn defined_in(stmts: &[Stmt]) -> BTreeSet<ValueId> {
 
 fn collect(stmts: &[Stmt], found: &mut BTreeSet<ValueId>) {
     for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Def { results, .. } => found.extend(results),
-            StmtKind::For { var, body, .. } => {
-                found.insert(*var);
-                collect(body, found);
-            }
-            StmtKind::If { then_body, else_body, .. } => {
-                collect(then_body, found);
-                collect(else_body, found);
-            }
-            StmtKind::SetVar { .. }
-            | StmtKind::Store { .. }
-            | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
-            | StmtKind::CopyAsync { .. }
-            | StmtKind::EmptyGroup
-            | StmtKind::Settle { .. }
-            | StmtKind::Sync
-            | StmtKind::GridWait
-            | StmtKind::GridLaunch
-            | StmtKind::Assert { .. }
-            | StmtKind::Printf { .. } => {}
+        if let StmtKind::Def { results, .. } = &stmt.kind {
+            found.extend(results);
+        } else if let StmtKind::For { var, .. } = &stmt.kind {
+            found.insert(*var);
+        }
+        for body in stmt.kind.bodies() {
+            collect(body, found);
         }
     }
 }
