@@ -1,0 +1,123 @@
+//! Judges logits that `kimi-k3 logits` wrote for the ids of a prompt's goldens and its reference continuation, whatever
+//! device computed them, by the column for bf16 of `models/kimi_k3/mini/README.md`.
+//!
+//! `logits --tokens DIR` writes `PROMPT.json` for each prompt; `logits --judge DIR` reads `PROMPT.safetensors` there and
+//! prints one JSON object; exit 1 when a value is outside of its bound.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use kernel_tests::decode::{divergence, mini};
+use kimi_k3::Checkpoint;
+use serde_json::{Value, json};
+
+const PROMPTS: [&str; 4] = ["text", "code", "recall", "json"];
+
+/// Root mean square of the differences, mean and greatest divergence in nats, margin above which choices agree.
+const BOUNDS: (f64, f64, f64, f64) = (0.3, 3e-3, 5e-2, 0.3);
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--tokens", folder] => tokens(Path::new(folder)).map(|()| (String::new(), true)),
+        ["--judge", folder] => judge(Path::new(folder)),
+        _ => Err("usage: logits --tokens DIR | logits --judge DIR".to_owned()),
+    };
+    let (text, holds) = done.unwrap_or_else(|reason| (format!("error: {reason}\n"), false));
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) if holds => ExitCode::SUCCESS,
+        Ok(()) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Golden {
+    prompt: Vec<f64>,
+    greedy: Vec<f64>,
+    logits: Vec<f64>,
+    margins: Vec<f64>,
+}
+
+fn values(path: &Path, names: &[&str]) -> Result<Vec<Vec<f64>>, String> {
+    let file = Checkpoint::open_file(path).map_err(|error| error.to_string())?;
+    let read = |name: &&str| file.tensor(name).map(|t| t.to_f64()).map_err(|e| e.to_string());
+    names.iter().map(read).collect()
+}
+
+fn golden(prompt: &str) -> Result<Golden, String> {
+    let path: PathBuf = mini().join(format!("golden/{prompt}.safetensors"));
+    let names = ["ids", "greedy_ids", "greedy_logits", "greedy_margin"];
+    let [prompt, greedy, logits, margins] =
+        <[Vec<f64>; 4]>::try_from(values(&path, &names)?).expect("as many as names");
+    Ok(Golden { prompt, greedy, logits, margins })
+}
+
+fn tokens(folder: &Path) -> Result<(), String> {
+    for prompt in PROMPTS {
+        let golden = golden(prompt)?;
+        // The last id is chosen, not fed in.
+        let fed = golden.greedy.len() - 1;
+        let ids: Vec<i64> =
+            golden.prompt.iter().chain(&golden.greedy[..fed]).map(|id| *id as i64).collect();
+        let path = folder.join(format!("{prompt}.json"));
+        std::fs::write(&path, json!(ids).to_string())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn judge(folder: &Path) -> Result<(String, bool), String> {
+    let mut rows = Vec::new();
+    for prompt in PROMPTS {
+        let golden = golden(prompt)?;
+        let all = values(&folder.join(format!("{prompt}.safetensors")), &["logits"])?;
+        rows.push(compare(prompt, &golden, &all[0])?);
+    }
+    let holds = rows.iter().all(|row| row["holds"] == true);
+    let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
+    Ok((text + "\n", holds))
+}
+
+fn compare(prompt: &str, golden: &Golden, all: &[f64]) -> Result<Value, String> {
+    let vocab = golden.logits.len() / golden.greedy.len();
+    let start = (golden.prompt.len() - 1) * vocab;
+    let got = all
+        .get(start..start + golden.logits.len())
+        .filter(|_| all.len() == start + golden.logits.len())
+        .ok_or_else(|| format!("{prompt}: {} logits of other tokens", all.len()))?;
+    let squares: f64 = got.iter().zip(&golden.logits).map(|(g, w)| (g - w) * (g - w)).sum();
+    let rms = (squares / got.len() as f64).sqrt();
+    let divergences: Vec<f64> = got
+        .chunks(vocab)
+        .zip(golden.logits.chunks(vocab))
+        .map(|(got, want)| divergence(got, want))
+        .collect();
+    let mean = divergences.iter().sum::<f64>() / divergences.len() as f64;
+    let most = divergences.iter().copied().fold(0.0, f64::max);
+    let best = |row: &[f64]| {
+        let better = |best: usize, at: usize| if row[at] > row[best] { at } else { best };
+        (0..row.len()).fold(0, better)
+    };
+    let differing: Vec<(usize, f64)> = got
+        .chunks(vocab)
+        .zip(&golden.greedy)
+        .enumerate()
+        .filter(|(_, (row, id))| best(row) as f64 != **id)
+        .map(|(at, _)| (at, golden.margins[at]))
+        .collect();
+    let (rms_bound, mean_bound, most_bound, margin) = BOUNDS;
+    let holds = rms <= rms_bound
+        && mean <= mean_bound
+        && most <= most_bound
+        && differing.iter().all(|(_, found)| *found <= margin);
+    Ok(json!({
+        "prompt": prompt,
+        "logits_rms": rms,
+        "divergence_mean": mean,
+        "divergence_greatest": most,
+        "agreeing": golden.greedy.len() - differing.len(),
+        "of": golden.greedy.len(),
+        "differing": differing.iter().map(|(at, m)| json!({"at": at, "margin": m})).collect::<Vec<_>>(),
+        "holds": holds,
+    }))
+}
