@@ -39,7 +39,8 @@ fn embed(m: usize, v: usize, h: usize) -> Result<(), String> {
     let built = k3::build("embed.tile", "embed", &bind)?;
     // This rank is the second of four. The last row of the rank, one of another rank, and the first row.
     let first = v as i64;
-    let mut ids = vec![2 * first - 1, 3 * first, first, 0, 4 * first - 1, first + 5];
+    let mut ids =
+        vec![2 * first - 1, 3 * first, first, 0, 4 * first - 1, first + 5, first + 7, 2 * first];
     ids.truncate(m);
     let nan = float_from_f64(DType::Bf16, f64::NAN).expect("bf16 is a float");
     let mut table = vec![nan; v * h];
