@@ -5,7 +5,6 @@ mod decode {
     pub(crate) mod goldens;
     pub(crate) mod ranks;
     pub(crate) mod shapes;
-    mod tolerance;
 }
 
 use std::process::ExitCode;

@@ -1,13 +1,12 @@
 //! kimi-k3-mini against the outputs of its reference in f64, with the reference ids fed in.
 
-use kernel_tests::decode::{Decoding, divergence, mini, relative_l2};
+use kernel_tests::decode::{Decoding, Distance, mini, relative_l2};
+use kernel_tests::tolerance::{
+    CACHE, DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS, MARGIN, PICK_GAP, STATE, STREAM, STREAM_MEAN,
+};
 use kimi_k3::Checkpoint;
 use kimi_k3::plan::DecodeOptions;
 use serde_json::{Value, json};
-
-use super::tolerance::{
-    CACHE, DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS, MARGIN, PICK_GAP, STATE, STREAM, STREAM_MEAN,
-};
 
 /// Names the folder that gets a report of each prompt; `cargo xtask decode` asks for it.
 const REPORT: &str = "KERNEL_TEST_REPORT";
@@ -326,14 +325,9 @@ impl Report {
     }
 
     fn logits(&mut self, name: &str, got: &[f64], want: &[f64], vocab: usize) {
-        assert_eq!(got.len(), want.len(), "{name}");
-        let squares = got.iter().zip(want).map(|(g, w)| (g - w) * (g - w)).sum::<f64>();
-        self.within(&format!("{name}, rms"), (squares / want.len() as f64).sqrt(), LOGIT_RMS);
-        let rows = got.chunks(vocab).zip(want.chunks(vocab));
-        let divergences: Vec<f64> = rows.map(|(g, w)| divergence(g, w)).collect();
-        let mean = divergences.iter().sum::<f64>() / divergences.len() as f64;
-        let most = divergences.iter().copied().fold(0.0, f64::max);
-        if divergences.len() > 1 {
+        let Distance { rms, mean, most } = Distance::of(got, want, vocab);
+        self.within(&format!("{name}, rms"), rms, LOGIT_RMS);
+        if want.len() > vocab {
             self.within(&format!("{name}, mean divergence"), mean, DIVERGENCE_MEAN);
         }
         self.within(&format!("{name}, greatest divergence"), most, DIVERGENCE);

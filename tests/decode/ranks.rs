@@ -1,10 +1,9 @@
 //! Ranks against one rank, rows against their own runs.
 
-use kernel_tests::decode::{self, Decoding, divergence};
+use kernel_tests::decode::{self, Decoding, Distance};
+use kernel_tests::tolerance::{DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS};
 use kimi_k3::plan::DecodeOptions;
 use kimi_k3::{Checkpoint, Config, synthetic};
-
-use super::tolerance::{DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS};
 
 /// Seed of random weights.
 const SEED: u64 = 20_261_129;
@@ -28,12 +27,8 @@ fn run(model: &mut Decoding, ids: &[i32]) -> Result<(Vec<Vec<f64>>, Vec<i32>), S
 }
 
 fn compare(ranks: u64, one: &[Vec<f64>], many: &[Vec<f64>]) -> Result<(), String> {
-    let divergences: Vec<f64> = many.iter().zip(one).map(|(g, w)| divergence(g, w)).collect();
-    let mean = divergences.iter().sum::<f64>() / divergences.len() as f64;
-    let most = divergences.iter().copied().fold(0.0, f64::max);
-    let differences = many.iter().flatten().zip(one.iter().flatten());
-    let squares: f64 = differences.map(|(g, w)| (g - w) * (g - w)).sum();
-    let rms = (squares / one.iter().map(Vec::len).sum::<usize>() as f64).sqrt();
+    let vocab = one.first().map_or(1, Vec::len);
+    let Distance { rms, mean, most } = Distance::of(&many.concat(), &one.concat(), vocab);
     let line = format!("{ranks} ranks: divergence {mean:.2e}, at most {most:.2e}, rms {rms:.2e}");
     let holds = mean <= DIVERGENCE_MEAN && most <= DIVERGENCE && rms <= LOGIT_RMS;
     if holds { Ok(()) } else { Err(line) }

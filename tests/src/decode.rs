@@ -125,8 +125,37 @@ pub fn relative_l2(got: &[f64], want: &[f64]) -> f64 {
     if error == 0.0 { 0.0 } else { (error / norm).sqrt() }
 }
 
+/// How far logits are from those that are wanted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distance {
+    /// Root mean square of the differences over all entries.
+    pub rms: f64,
+    /// Mean divergence of a row, nats.
+    pub mean: f64,
+    /// Greatest divergence of a row, nats.
+    pub most: f64,
+}
+
+impl Distance {
+    /// Compares rows of `vocab` logits.
+    ///
+    /// # Panics
+    /// There are more or fewer logits than wanted.
+    pub fn of(got: &[f64], want: &[f64], vocab: usize) -> Distance {
+        assert_eq!(got.len(), want.len(), "logits");
+        let squares: f64 = got.iter().zip(want).map(|(g, w)| (g - w) * (g - w)).sum();
+        let rows = got.chunks(vocab).zip(want.chunks(vocab));
+        let divergences: Vec<f64> = rows.map(|(got, want)| divergence(got, want)).collect();
+        Distance {
+            rms: (squares / want.len() as f64).sqrt(),
+            mean: divergences.iter().sum::<f64>() / divergences.len() as f64,
+            most: divergences.iter().copied().fold(0.0, f64::max),
+        }
+    }
+}
+
 /// The Kullback-Leibler divergence of the softmax of `got` from that of `want`, in nats.
-pub fn divergence(got: &[f64], want: &[f64]) -> f64 {
+fn divergence(got: &[f64], want: &[f64]) -> f64 {
     let log_softmax = |logits: &[f64]| -> Vec<f64> {
         let top = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = logits.iter().map(|l| (l - top).exp()).sum();

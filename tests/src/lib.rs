@@ -14,4 +14,5 @@ pub mod program;
 pub mod runner;
 pub mod sets;
 pub mod suite;
+pub mod tolerance;
 pub mod values;

@@ -8,14 +8,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kernel_tests::decode::{divergence, mini};
+use kernel_tests::decode::{Distance, mini};
+use kernel_tests::tolerance::{DIVERGENCE, DIVERGENCE_MEAN, LOGIT_RMS, MARGIN};
 use kimi_k3::Checkpoint;
 use serde_json::{Value, json};
 
 const PROMPTS: [&str; 4] = ["text", "code", "recall", "json"];
-
-/// Root mean square of the differences, mean and greatest divergence in nats, margin above which choices agree.
-const BOUNDS: (f64, f64, f64, f64) = (0.3, 3e-3, 5e-2, 0.3);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -85,15 +83,7 @@ fn compare(prompt: &str, golden: &Golden, all: &[f64]) -> Result<Value, String> 
         .get(start..start + golden.logits.len())
         .filter(|_| all.len() == start + golden.logits.len())
         .ok_or_else(|| format!("{prompt}: {} logits of other tokens", all.len()))?;
-    let squares: f64 = got.iter().zip(&golden.logits).map(|(g, w)| (g - w) * (g - w)).sum();
-    let rms = (squares / got.len() as f64).sqrt();
-    let divergences: Vec<f64> = got
-        .chunks(vocab)
-        .zip(golden.logits.chunks(vocab))
-        .map(|(got, want)| divergence(got, want))
-        .collect();
-    let mean = divergences.iter().sum::<f64>() / divergences.len() as f64;
-    let most = divergences.iter().copied().fold(0.0, f64::max);
+    let Distance { rms, mean, most } = Distance::of(got, &golden.logits, vocab);
     let best = |row: &[f64]| {
         let better = |best: usize, at: usize| if row[at] > row[best] { at } else { best };
         (0..row.len()).fold(0, better)
@@ -105,11 +95,10 @@ fn compare(prompt: &str, golden: &Golden, all: &[f64]) -> Result<Value, String> 
         .filter(|(_, (row, id))| best(row) as f64 != **id)
         .map(|(at, _)| (at, golden.margins[at]))
         .collect();
-    let (rms_bound, mean_bound, most_bound, margin) = BOUNDS;
-    let holds = rms <= rms_bound
-        && mean <= mean_bound
-        && most <= most_bound
-        && differing.iter().all(|(_, found)| *found <= margin);
+    let holds = rms <= LOGIT_RMS
+        && mean <= DIVERGENCE_MEAN
+        && most <= DIVERGENCE
+        && differing.iter().all(|(_, margin)| *margin <= MARGIN);
     Ok(json!({
         "prompt": prompt,
         "logits_rms": rms,
