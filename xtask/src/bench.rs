@@ -27,6 +27,11 @@ const ONE_KERNEL: [&str; 6] = [
     "M=1,N=3216,K=7168",
 ];
 const ALL_KERNELS: [&str; 4] = ["build", KERNELS, "--set", "demo"];
+/// Every kernel of a decode step of Kimi K3 on one of 16 ranks.
+const WHOLE_STEP: [&str; 4] = ["build", KERNELS, "--set", WHOLE_STEP_SET];
+const WHOLE_STEP_SET: &str = "tp16";
+/// Measurements that take many seconds each run at most this often.
+const LONG_RUNS: usize = 3;
 const TARGET: &str = "sm_90a";
 const OUT: &str = "out/bench";
 const DEFAULT_RUNS: usize = 11;
@@ -45,7 +50,6 @@ struct Report {
     cores: usize,
     commit: String,
     command: String,
-    runs: usize,
     times: Vec<Time>,
     spill_bytes: u64,
     spill_bytes_limit: u64,
@@ -55,6 +59,7 @@ struct Report {
 struct Time {
     name: &'static str,
     command: String,
+    runs: usize,
     median_ms: f64,
     min_ms: f64,
     max_ms: f64,
@@ -99,6 +104,7 @@ impl Options {
     }
 }
 
+#[derive(Clone)]
 struct Bench {
     kernelc: PathBuf,
     tools: Tools,
@@ -131,15 +137,25 @@ impl Bench {
         let audit = ["audit".into(), cubin, "--target".into(), TARGET.into()];
         let audit = self.time("audit of one cubin", &audit, Some(500.0), || Ok(()))?;
 
+        let long = Bench { runs: self.runs.min(LONG_RUNS), ..self.clone() };
+        let step = Path::new(OUT).join("step");
+        let build_step = into_folder(&WHOLE_STEP, &step);
+        let build_step =
+            long.time("all kernels of a TP16 step, cold", &build_step, Some(30_000.0), || {
+                remove(&step)
+            })?;
+        let bundle = step.join(format!("{WHOLE_STEP_SET}.kbundle")).display().to_string();
+        let audit_step =
+            long.time("audit of them all", &["audit".into(), bundle], Some(30_000.0), || Ok(()))?;
+
         Ok(Report {
             date: stdout(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))?.trim().into(),
             machine: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             commit: commit(),
             command: [&["cargo xtask bench".to_owned()], args].concat().join(" "),
-            runs: self.runs,
-            times: vec![start_up, compile, check, rebuild, audit],
-            spill_bytes: manifest.spill_bytes(),
+            times: vec![start_up, compile, check, rebuild, audit, build_step, audit_step],
+            spill_bytes: manifest.spill_bytes() + Manifest::read(&step)?.spill_bytes(),
             spill_bytes_limit: 0,
         })
     }
@@ -188,6 +204,7 @@ impl Bench {
         Ok(Time {
             name,
             command: shown(&self.command(args)),
+            runs: self.runs,
             median_ms: median(&times),
             min_ms: times[0],
             max_ms: times[times.len() - 1],
@@ -209,12 +226,13 @@ impl Time {
 impl Report {
     fn print(&self) {
         println!("\n{}, {}, {} cores, commit {}", self.date, self.machine, self.cores, self.commit);
-        println!("median of {} runs, with the fastest and the slowest\n", self.runs);
+        println!("medians, with the fastest and the slowest run\n");
         let mut table =
-            Table::new(&["measured", "median", "fastest", "slowest", "limit", "verdict"]);
+            Table::new(&["measured", "runs", "median", "fastest", "slowest", "limit", "verdict"]);
         for time in &self.times {
             table.row(vec![
                 time.name.to_owned(),
+                time.runs.to_string(),
                 format!("{:.1} ms", time.median_ms),
                 format!("{:.1} ms", time.min_ms),
                 format!("{:.1} ms", time.max_ms),
@@ -224,6 +242,7 @@ impl Report {
         }
         table.row(vec![
             "spilled bytes, all kernels".to_owned(),
+            String::new(),
             self.spill_bytes.to_string(),
             String::new(),
             String::new(),

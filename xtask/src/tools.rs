@@ -24,6 +24,7 @@ const PROGRAMS: [(&str, &str); 3] = [
 ];
 
 /// The installed programs.
+#[derive(Clone)]
 pub(crate) struct Tools {
     folder: PathBuf,
 }
