@@ -11,7 +11,9 @@
 //! //@ out y: 3.0 4.0*8     values that must come out, compared as exactly as the dtype prints
 //! //@ steps: 1000          statements that one CTA may execute
 //! //@ level: kernel        the expected error of the run is one that only this level can see
-//! //@ gpu: ulp 2 abs 3e-7  how far hardware may be from the emulator; equal bits when left out
+//! //@ gpu: exp2            how far hardware may be from the emulator, as `kernel_ir::ops::hardware` says of this
+//! //@ gpu: mma 256         function or of so many products on the tensor core; equal bits when left out
+//! //@ gpu: ulp 4 abs 3e-7  the same for a file that uses several functions: within either bound
 //! ```
 //!
 //! A value is a number, `nan`, `inf` or the code in hexadecimal, `0x7fc0`; `v*n` stands for n times v. Several
@@ -19,6 +21,9 @@
 //!
 //! `//~ error[E0412]: text` expects a finding whose primary label starts on its line, with that code and with
 //! the text in its message or label; `//~^` means the line above. A finding without annotation fails.
+
+use kernel_ir::ops::UnaryOp;
+use kernel_ir::ops::hardware::Slack;
 
 /// A parsed test file.
 #[derive(Debug, Clone, Default)]
@@ -51,15 +56,6 @@ pub struct Directives {
 
 /// Values of const parameters by name; truth values are 1 and 0.
 pub type Binding = Vec<(String, i64)>;
-
-/// How far a result of approximate instructions may be from the emulator's: within either bound.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Slack {
-    /// Codes between the two.
-    pub ulp: u64,
-    /// Absolute difference.
-    pub abs: f64,
-}
 
 /// An expected finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,8 +155,16 @@ fn binding(text: &str) -> Result<Binding, String> {
 }
 
 fn slack(text: &str) -> Result<Slack, String> {
-    let mut slack = Slack::default();
     let words: Vec<&str> = text.split_whitespace().collect();
+    if let ["mma", depth] = *words {
+        let depth = depth.parse().map_err(|_| format!("`{depth}` is no number of products"))?;
+        return Ok(Slack::of_product(depth));
+    }
+    if let [name] = *words {
+        let op = UnaryOp::ALL.iter().find(|op| op.name() == name);
+        return op.map(|op| Slack::of(*op)).ok_or_else(|| format!("there is no function `{name}`"));
+    }
+    let mut slack = Slack::EXACT;
     for pair in words.chunks(2) {
         match *pair {
             ["ulp", n] => {
@@ -217,6 +221,9 @@ mod tests {
         assert_eq!(show_binding(&d.bindings(None)), "M = 8, K = 4");
         assert_eq!(d.outputs[0].1, ["1", "2", "3*2"]);
         assert_eq!(d.gpu, Slack { ulp: 2, abs: 3e-7 });
+        let of = |text: &str| Directives::parse(text).unwrap().gpu;
+        assert_eq!(of("//@ gpu: exp2"), Slack::of(UnaryOp::Exp2));
+        assert_eq!(of("//@ gpu: mma 256"), Slack::of_product(256));
     }
 
     #[test]
@@ -226,7 +233,9 @@ mod tests {
             ("//@ bind: M", "line 1: a binding is `NAME = VALUE`"),
             ("x //~ E0412", "line 1: an annotation is `error[E0412]: text`"),
             ("x //~^^ error[E0412]", "an annotation points above the file"),
-            ("//@ gpu: 3", "line 1: a tolerance is `ulp N`, `abs X`, or both"),
+            ("//@ gpu: 3", "line 1: there is no function `3`"),
+            ("//@ gpu: mma x", "line 1: `x` is no number of products"),
+            ("//@ gpu: 3 4", "line 1: a tolerance is `ulp N`, `abs X`, or both"),
         ] {
             assert_eq!(Directives::parse(text).unwrap_err(), reason);
         }

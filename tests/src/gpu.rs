@@ -1,298 +1,458 @@
-//! What `tests/gpu/smoke.py` needs on a machine with a GPU and nothing else: machine code, launch shapes, the
-//! recipe of every input, and what the emulator says comes out.
-//!
-//! A folder of cases holds `index.json`, one cubin a case, and `data.bin` with given inputs and expected outputs
-//! as little-endian memory. Random inputs are not stored: the script makes them by the recipe of
-//! `kernel_abi::numeric::random`.
+//! Which kernels run on a GPU: every operation file with all its cases, the whole kernels of `suite/run`, and
+//! the kernels of Kimi K3 at the shapes of one rank at tensor parallelism 16.
 
-mod plan;
+use kernel_ir::ops::UnaryOp;
+use kernel_ir::ops::hardware::Slack;
+use kernel_ir::sema::{ConstParam, ConstType};
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::directive::{Binding, Directives};
+use crate::program;
+use crate::suite;
 
-use kernel_abi::numeric::to_f64;
-use kernel_abi::{Access, DType};
-use kernel_emulator::{Argument, Buffer, Memory, Options, run_kernel};
-use kernel_ir::kernel::{ContractBound, Kernel, ParamId};
-use kernel_ir::pipeline::Built;
-use serde_json::{Value, json};
-
-pub use plan::{Case, Source, folder, sources};
-
-use crate::program::Program;
-use crate::runner;
-use crate::values;
-
-/// How the cases are made.
+/// A file to compile, with everything that it imports, and its runs.
 #[derive(Debug, Clone)]
-pub struct Config {
-    /// The compiler.
-    pub kernelc: PathBuf,
-    /// Where the compiler works and the cases end up: `build/` and `cases/`.
-    pub out: PathBuf,
-    /// Of random inputs.
-    pub seed: u64,
-    /// Name of the target.
-    pub target: String,
-    /// Sources whose name holds one of these words; all without.
-    pub words: Vec<String>,
+pub struct Source {
+    /// Name, by which sources are chosen.
+    pub name: String,
+    /// Folder that its files have in common with those of its kind.
+    pub folder: &'static str,
+    /// Path of the file below the folder that `files` are written to.
+    pub path: String,
+    /// Paths and texts.
+    pub files: Vec<(String, String)>,
+    /// The runs, in the order of their artefacts.
+    pub cases: Vec<Case>,
 }
 
-/// Makes all cases and gives their number.
+/// One run of one kernel.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Name in the report.
+    pub name: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Values of const parameters.
+    pub bind: Binding,
+    /// Const parameters that are truth values.
+    pub flags: Vec<String>,
+    /// Given inputs, and how far hardware may be off.
+    pub directives: Directives,
+    /// Buffers are random, whatever the directives give.
+    pub is_further: bool,
+}
+
+impl Source {
+    /// The name of the artefact of a case.
+    pub fn bundled(&self, number: usize) -> String {
+        format!("{}.{number}", self.name.replace('/', "_"))
+    }
+
+    /// Its file in a folder of all sources.
+    pub fn file(&self) -> String {
+        format!("{}/{}", self.folder, self.path)
+    }
+
+    /// The checked file.
+    pub fn program(&self) -> program::Program {
+        let text = |path: &str| {
+            let file = self.files.iter().find(|(known, _)| known == path);
+            file.map(|(_, text)| text.clone()).ok_or_else(|| format!("there is no file `{path}`"))
+        };
+        let own = text(&self.path).unwrap_or_default();
+        program::Program::of_text(&self.path, &own, &mut |path| text(path))
+    }
+
+    /// Its entries of the set `gpu`.
+    fn entries(&self) -> String {
+        let mut text = String::new();
+        for (number, case) in self.cases.iter().enumerate() {
+            let entry = |(name, value): &(String, i64)| match case.flags.contains(name) {
+                true => format!("{name} = {}", *value != 0),
+                false => format!("{name} = {value}"),
+            };
+            let bind: Vec<String> = case.bind.iter().map(entry).collect();
+            text.push_str(&format!(
+                "[[set.gpu]]\nkernel = \"{}\"\nname = \"{}\"\nfile = \"{}\"\nbind = {{ {} }}\n\n",
+                case.kernel,
+                self.bundled(number),
+                self.file(),
+                bind.join(", ")
+            ));
+        }
+        text
+    }
+}
+
+/// All sources as one folder with a `build.toml`: paths below it and texts.
+pub fn folder(sources: &[Source]) -> std::collections::BTreeMap<String, String> {
+    let mut files = std::collections::BTreeMap::new();
+    let mut build = String::new();
+    for source in sources {
+        let texts = source.files.iter();
+        files.extend(texts.map(|(path, text)| (format!("{}/{path}", source.folder), text.clone())));
+        build.push_str(&source.entries());
+    }
+    files.insert("build.toml".to_owned(), build);
+    files
+}
+
+/// Everything that runs on a GPU; `folder` holds the file tests.
 ///
 /// # Errors
-/// A file cannot be read or written, the compiler refuses, or a kernel does not run.
-pub fn make(config: &Config) -> Result<usize, String> {
-    let folder = config.out.join("cases");
-    create(&folder)?;
-    let mut writer = Writer { folder, data: Vec::new(), cases: Vec::new() };
-    for source in sources(&crate::program::package_folder().join("suite"))? {
-        if config.words.is_empty() || config.words.iter().any(|word| source.name.contains(word)) {
-            compile_and_run(config, &source, &mut writer)
-                .map_err(|reason| format!("{}: {reason}", source.name))?;
+/// A test file cannot be read.
+pub fn sources(folder: &std::path::Path) -> Result<Vec<Source>, String> {
+    let mut all = Vec::new();
+    let lib = library(folder)?;
+    for test in suite::file_tests(folder)? {
+        let is_run = test.path.starts_with("ops/")
+            || test.path.starts_with("run/") && !test.path.starts_with("run/err/");
+        if is_run && test.case.is_none() {
+            all.push(of_test(folder, &test.path, &lib)?);
         }
     }
-    let count = writer.cases.len();
-    let index = json!({ "seed": config.seed, "target": config.target, "cases": writer.cases });
-    write(&writer.folder.join("data.bin"), &writer.data)?;
-    write(&writer.folder.join("index.json"), format!("{index:#}\n").as_bytes())?;
-    Ok(count)
+    all.extend(k3());
+    Ok(all)
 }
 
-/// What goes into the folder of cases.
-struct Writer {
-    folder: PathBuf,
-    data: Vec<u8>,
-    cases: Vec<Value>,
+/// The files that tests import.
+fn library(folder: &std::path::Path) -> Result<Vec<(String, String)>, String> {
+    let entries = std::fs::read_dir(folder.join("lib")).map_err(|error| format!("lib: {error}"))?;
+    let mut files = Vec::new();
+    for entry in entries.filter_map(Result::ok) {
+        let path = format!("lib/{}", entry.file_name().to_string_lossy());
+        let text = std::fs::read_to_string(entry.path()).map_err(|e| format!("{path}: {e}"))?;
+        files.push((path, text));
+    }
+    files.sort();
+    Ok(files)
 }
 
-impl Writer {
-    /// Where the bytes lie in `data.bin`.
-    fn place(&mut self, bytes: &[u8]) -> Value {
-        let at = self.data.len();
-        self.data.extend_from_slice(bytes);
-        json!({ "at": at, "bytes": bytes.len() })
-    }
-}
-
-fn compile_and_run(config: &Config, source: &Source, writer: &mut Writer) -> Result<(), String> {
-    let stem = source.name.replace(['/', '.'], "_");
-    let work = config.out.join("build").join(&stem);
-    for (path, text) in &source.files {
-        let path = work.join(path);
-        create(path.parent().unwrap_or(&work))?;
-        write(&path, text.as_bytes())?;
-    }
-    let root = work.join(&source.path);
-    let folder = root.parent().unwrap_or(&work).to_owned();
-    write(&folder.join("build.toml"), source.build_file().as_bytes())?;
-    let built = work.join("out");
-    let output = Command::new(&config.kernelc)
-        .arg("build")
-        .arg(&root)
-        .args(["--set", "gpu", "--target", &config.target, "--out"])
-        .arg(&built)
-        .output()
-        .map_err(|error| format!("{}: {error}", config.kernelc.display()))?;
-    // Exit code 1 may be a finding of the audit, which is judged elsewhere; then there is a manifest.
-    if !built.join("manifest.json").is_file() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    let manifest: Value = serde_json::from_slice(&read(&built.join("manifest.json"))?)
-        .map_err(|error| format!("manifest.json: {error}"))?;
-    let program = Program::read(&work, &source.path)?;
-    for (number, case) in source.cases.iter().enumerate() {
-        let entry = manifest["kernels"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|entry| entry["name"] == Source::artefact(number))
-            .ok_or_else(|| format!("the manifest lacks {}", Source::artefact(number)))?;
-        let cubin = format!("{stem}.{number}.cubin");
-        let file = entry["cubin"].as_str().ok_or("the manifest names no cubin")?;
-        write(&writer.folder.join(&cubin), &read(&built.join(file))?)?;
-        let record = record(config, &program, case, entry, &cubin, writer)?;
-        writer.cases.push(record);
-    }
-    Ok(())
-}
-
-/// Runs a case on the emulator and writes down what the script must know of it.
-fn record(
-    config: &Config,
-    program: &Program,
-    case: &Case,
-    entry: &Value,
-    cubin: &str,
-    writer: &mut Writer,
-) -> Result<Value, String> {
-    let template = program.front.template(&case.kernel).ok_or("the kernel is gone")?;
-    let built = program.build(template, &case.bind, crate::program::target(&config.target)?)?;
-    let mut directives = case.directives.clone();
-    directives.seed = config.seed;
-    let further = case.is_further.then_some(&case.bind);
-    let memory = runner::memory(&built, &directives, further)?;
-    let mut after = memory.clone();
-    run_kernel(&built.kernel, &mut after, &Options::STANDARD).map_err(|error| error.to_string())?;
-    let given: Vec<&str> = if case.is_further {
-        Vec::new()
-    } else {
-        directives.inputs.iter().map(|(name, _)| name.as_str()).collect()
+fn of_test(
+    folder: &std::path::Path,
+    path: &str,
+    lib: &[(String, String)],
+) -> Result<Source, String> {
+    let text = std::fs::read_to_string(folder.join(path)).map_err(|e| format!("{path}: {e}"))?;
+    let directives = Directives::parse(&text).map_err(|reason| format!("{path}: {reason}"))?;
+    let checked = program::Program::read(folder, path)?;
+    let kernel = match checked.chosen(&directives)?.as_slice() {
+        [only] => only.name().to_owned(),
+        several => return Err(format!("{path}: {} kernels", several.len())),
     };
-    let params: Vec<Value> = built
-        .kernel
-        .params
-        .ids()
-        .map(|id| param(&built, id, &memory, &after, &given, writer))
-        .collect::<Result<_, String>>()?;
-    let named =
-        |list: &[Value]| -> Vec<String> { list.iter().map(|p| p["name"].to_string()).collect() };
-    if named(&params) != named(entry["params"].as_array().map_or(&[], Vec::as_slice)) {
-        return Err("the manifest has other parameters".to_owned());
+    let flags = flags(&checked, &kernel);
+    let mut cases = vec![Case {
+        name: path.to_owned(),
+        kernel: kernel.clone(),
+        bind: directives.bindings(None),
+        flags: flags.clone(),
+        directives: directives.clone(),
+        is_further: false,
+    }];
+    for case in &directives.cases {
+        cases.push(Case {
+            name: format!("{path}[{}]", crate::directive::show_binding(case)),
+            kernel: kernel.clone(),
+            bind: directives.bindings(Some(case)),
+            flags: flags.clone(),
+            directives: directives.clone(),
+            is_further: true,
+        });
     }
-    Ok(json!({
-        "name": case.name,
-        "cubin": cubin,
-        "export": entry["export"],
-        "launch": entry["launch"],
-        "ulp": case.directives.gpu.ulp,
-        "abs": case.directives.gpu.abs,
-        "params": params,
-    }))
+    let mut files = lib.to_vec();
+    files.push((path.to_owned(), text));
+    Ok(Source { name: path.to_owned(), folder: "suite", path: path.to_owned(), files, cases })
 }
 
-fn param(
-    built: &Built,
-    id: ParamId,
-    before: &Memory,
-    after: &Memory,
-    given: &[&str],
-    writer: &mut Writer,
-) -> Result<Value, String> {
-    let param = &built.kernel.params[id];
-    let head = json!({ "name": param.name, "dtype": param.dtype.name() });
-    let more = match before.argument(id) {
-        Argument::Missing => return Err(format!("`{}` has no argument", param.name)),
-        Argument::Scalar { dtype, code } => {
-            json!({ "scalar": writer.place(&values::to_bytes(*dtype, &[*code])) })
-        }
-        Argument::Buffer(buffer) => {
-            let fill = match param.access {
-                Access::Output | Access::Scratch => json!("poison"),
-                // The script knows no recipe for codes of 8 bits and less, nor for counters, which are zero.
-                _ if given.contains(&param.name.as_str())
-                    || param.words.is_some()
-                    || param.dtype.is_float() && param.dtype.bits() <= 8 =>
-                {
-                    writer.place(buffer.bytes())
-                }
-                Access::Static | Access::Input | Access::Inout | Access::Peer | Access::Scalar => {
-                    recipe(&built.kernel, before, id)
-                }
-            };
-            let expected = match param.access {
-                Access::Output | Access::Inout => expected(after.buffer(id), writer),
-                Access::Static
-                | Access::Input
-                | Access::Scratch
-                | Access::Peer
-                | Access::Scalar => Value::Null,
-            };
-            json!({ "bytes": buffer.bytes().len(), "fill": fill, "expected": expected })
-        }
+/// The const parameters of a kernel that are truth values.
+fn flags(program: &program::Program, kernel: &str) -> Vec<String> {
+    let params = program.front.template(kernel).map(|t| t.const_params()).unwrap_or_default();
+    let is_flag = |p: &ConstParam| p.ty == ConstType::Bool;
+    params.into_iter().filter(is_flag).map(|p| p.name).collect()
+}
+
+/// One run of a K3 kernel: artefact, file, kernel, constants, scalars, tolerance.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [(&'static str, i64)],
+    &'static [(&'static str, &'static str)],
+    Slack,
+);
+
+const EXACT: Slack = Slack::EXACT;
+/// One approximate function before the rounding to bf16: a result may fall on the other side.
+const ROUNDED: Slack = Slack { ulp: 1, abs: 1e-6 };
+/// Two such roundings, one after the other, with cancellation in between.
+const ROUNDED_TWICE: Slack = Slack { ulp: 3, abs: 2e-5 };
+/// Several approximate functions one after the other in f32, each with the room of `exp`.
+const FUNCTIONS: Slack = Slack { ulp: 16 * Slack::of(UnaryOp::Exp).ulp, abs: 1e-9 };
+/// The same with sums in f32 of values of the order of 1 that may cancel.
+const SUMS: Slack = Slack { ulp: 2 * FUNCTIONS.ulp, abs: 1e-5 };
+
+const ROWS: &[Row] = &[
+    ("in_proj M=1", "gemv.tile", "gemv_bf16", &[("M", 1), ("N", 3216), ("K", 7168)], &[], EXACT),
+    ("in_proj M=4", "gemv.tile", "gemv_bf16", &[("M", 4), ("N", 3216), ("K", 7168)], &[], EXACT),
+    ("router", "gemv.tile", "gemv_f32", &[("M", 1), ("N", 896), ("K", 7168)], &[], EXACT),
+    (
+        "o_proj",
+        "gemv.tile",
+        "gemv_bf16",
+        &[("M", 1), ("N", 7168), ("K", 768), ("STEP", 256)],
+        &[],
+        EXACT,
+    ),
+    (
+        "rms_norm",
+        "rms_norm.tile",
+        "rms_norm",
+        &[("M", 1), ("W", 7168)],
+        &[("eps", "1e-5")],
+        ROUNDED,
+    ),
+    (
+        "attn_res_norm NB=8",
+        "attn_res_norm.tile",
+        "attn_res_norm",
+        &[("M", 1), ("H", 7168), ("NB", 8)],
+        &[("eps", "1e-5")],
+        ROUNDED_TWICE,
+    ),
+    (
+        "attn_res_norm NB=0",
+        "attn_res_norm.tile",
+        "attn_res_norm",
+        &[("M", 2), ("H", 7168), ("NB", 0)],
+        &[("eps", "1e-5")],
+        ROUNDED_TWICE,
+    ),
+    (
+        "softmax",
+        "softmax.tile",
+        "softmax",
+        &[("M", 6), ("N", 4096)],
+        &[("scale", "3.5")],
+        FUNCTIONS,
+    ),
+    ("silu_gate", "silu_gate.tile", "silu_gate", &[("M", 1), ("I", 384)], &[], ROUNDED),
+    (
+        "embed",
+        "embed.tile",
+        "embed",
+        &[("M", 8), ("V", 10240), ("H", 7168)],
+        &[("first", "10240"), ("vocab", "30720")],
+        EXACT,
+    ),
+    ("argmax_block", "argmax.tile", "argmax_block", &[("M", 2), ("V", 10240)], &[], EXACT),
+    (
+        "argmax_merge",
+        "argmax.tile",
+        "argmax_merge",
+        &[("M", 2), ("V", 10240)],
+        &[("first", "51200")],
+        EXACT,
+    ),
+    ("latent_up", "gemv.tile", "gemv_add", &[("M", 1), ("N", 448), ("K", 3584)], &[], EXACT),
+    (
+        "kda_f",
+        "gemv.tile",
+        "gemv_bf16",
+        &[("M", 2), ("N", 768), ("K", 128), ("XW", 3216), ("X0", 3072)],
+        &[],
+        EXACT,
+    ),
+    (
+        "latent_norm",
+        "latent_norm.tile",
+        "latent_norm",
+        &[("M", 2), ("W", 3584)],
+        &[("eps", "1e-5")],
+        ROUNDED,
+    ),
+    ("residual_add", "residual.tile", "residual_add", &[("M", 2), ("H", 7168)], &[], EXACT),
+    ("residual_open", "residual.tile", "residual_open", &[("M", 2), ("H", 7168)], &[], EXACT),
+    (
+        "situ_gate",
+        "situ.tile",
+        "situ_gate",
+        &[("M", 1), ("I", 384)],
+        &[("beta", "4"), ("linear_beta", "25")],
+        ROUNDED,
+    ),
+    (
+        "kda_conv",
+        "kda_conv.tile",
+        "kda_conv",
+        &[("M", 2), ("C", 2304), ("SLOTS", 3), ("XW", 3216)],
+        &[],
+        FUNCTIONS,
+    ),
+    (
+        "kda_gate",
+        "kda_gate.tile",
+        "kda_gate",
+        &[("M", 2), ("H", 6), ("D", 128), ("XW", 3216), ("X0", 3200)],
+        &[("lower", "-5")],
+        FUNCTIONS,
+    ),
+    (
+        "kda_recurrence",
+        "kda_recurrence.tile",
+        "kda_recurrence",
+        &[("M", 2), ("H", 6), ("D", 128), ("SLOTS", 3)],
+        &[],
+        SUMS,
+    ),
+    (
+        "kda_gated_norm",
+        "kda_norm.tile",
+        "kda_gated_norm",
+        &[("M", 2), ("H", 6), ("D", 128), ("XW", 3216), ("X0", 2304)],
+        &[("eps", "1e-5")],
+        ROUNDED,
+    ),
+    (
+        "mla_absorb",
+        "mla_absorb.tile",
+        "mla_absorb",
+        &[("M", 2), ("H", 6), ("L", 512), ("N", 128), ("P", 64)],
+        &[],
+        EXACT,
+    ),
+    (
+        "mla_cache_insert",
+        "mla_cache.tile",
+        "mla_cache_insert",
+        &[("M", 1), ("L", 512), ("P", 64), ("NP", 16), ("XW", 2880), ("X0", 1536)],
+        &[("pages", "20"), ("eps", "1e-5")],
+        ROUNDED,
+    ),
+    (
+        "mla_decode",
+        "mla_decode.tile",
+        "mla_decode",
+        &[("M", 2), ("H", 6), ("L", 512), ("P", 64), ("NP", 16), ("SPLIT", 4)],
+        &[("pages", "20"), ("scale", "0.0721687836")],
+        SUMS,
+    ),
+    (
+        "mla_merge",
+        "mla_decode.tile",
+        "mla_merge",
+        &[("M", 2), ("H", 6), ("L", 512), ("SPLIT", 5)],
+        &[],
+        ROUNDED_TWICE,
+    ),
+    (
+        "mla_value",
+        "mla_value.tile",
+        "mla_value",
+        &[("M", 2), ("H", 6), ("V", 128), ("L", 512)],
+        &[],
+        EXACT,
+    ),
+    (
+        "mla_gate",
+        "mla_gate.tile",
+        "mla_gate",
+        &[("M", 2), ("W", 768), ("XW", 2880), ("X0", 2112)],
+        &[],
+        ROUNDED,
+    ),
+    (
+        "router_topk",
+        "router.tile",
+        "router_topk",
+        &[("M", 2), ("E", 896), ("K", 16)],
+        &[("factor", "1")],
+        FUNCTIONS,
+    ),
+    (
+        "group_experts",
+        "group_experts.tile",
+        "group_experts",
+        &[("M", 8), ("K", 16), ("E", 896)],
+        &[],
+        EXACT,
+    ),
+    (
+        "expert_w13",
+        "experts.tile",
+        "expert_w13",
+        &[("M", 1), ("K", 4), ("E", 5), ("I", 192), ("Z", 3584)],
+        &[("beta", "4"), ("linear_beta", "25")],
+        ROUNDED_TWICE,
+    ),
+    (
+        "expert_w2",
+        "experts.tile",
+        "expert_w2",
+        &[("M", 1), ("K", 4), ("E", 5), ("I", 192), ("Z", 3584)],
+        &[],
+        EXACT,
+    ),
+    ("expert_sum", "experts.tile", "expert_sum", &[("M", 2), ("K", 16), ("Z", 3584)], &[], EXACT),
+];
+
+/// One source a file of the model crate.
+fn k3() -> Vec<Source> {
+    let cases_of = |file: &str| -> Vec<Case> {
+        let rows = ROWS.iter().filter(|row| row.1 == file);
+        rows.map(|(name, _, kernel, bind, scalars, gpu)| Case {
+            name: format!("kimi_k3/{name}"),
+            kernel: (*kernel).to_owned(),
+            bind: bind.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            flags: Vec::new(),
+            directives: Directives {
+                gpu: *gpu,
+                inputs: scalars
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), vec![(*value).to_owned()]))
+                    .collect(),
+                ..Directives::default()
+            },
+            is_further: true,
+        })
+        .collect()
     };
-    Ok(merge(head, more))
-}
-
-fn merge(mut a: Value, b: Value) -> Value {
-    if let (Some(a), Value::Object(b)) = (a.as_object_mut(), b) {
-        a.extend(b);
-    }
-    a
-}
-
-/// What the script fills outputs with, as it fills them.
-const POISON: u8 = 0x7b;
-
-/// Memory after the run, with poison where nothing was written.
-fn expected(buffer: Option<&Buffer>, writer: &mut Writer) -> Value {
-    let Some(buffer) = buffer else { return Value::Null };
-    let mut bytes = buffer.bytes().to_vec();
-    let width = bytes.len() / buffer.len().max(1);
-    for index in (0..buffer.len()).filter(|index| !buffer.is_written(*index)) {
-        bytes[index * width..][..width].fill(POISON);
-    }
-    writer.place(&bytes)
-}
-
-/// The stream of a random buffer, and the range of its integers.
-fn recipe(kernel: &Kernel, memory: &Memory, id: ParamId) -> Value {
-    let param = &kernel.params[id];
-    let range = param.contract.as_ref().filter(|_| param.dtype.is_int()).map(|contract| {
-        let hi = match contract.hi {
-            ContractBound::Const(hi) => hi,
-            ContractBound::Scalar(id, offset) => scalar(memory, id).saturating_add(offset),
-        };
-        [contract.lo, hi]
-    });
-    let range = range.or(match param.dtype {
-        DType::I8 | DType::I32 | DType::I64 => Some([-8, 8]),
-        DType::U8 | DType::U32 | DType::U64 => Some([0, 16]),
-        DType::Bool => Some([0, 2]),
-        DType::F32
-        | DType::F16
-        | DType::Bf16
-        | DType::E4m3
-        | DType::E5m2
-        | DType::E2m1
-        | DType::Ue8m0 => None,
-    });
-    let distinct = param.contract.as_ref().and_then(|contract| contract.distinct);
-    json!({
-        "stream": kernel_ir::index::Id::index(id),
-        "range": range,
-        "distinct": distinct.is_some(),
-        "except": distinct.and_then(|distinct| distinct.except),
-    })
-}
-
-fn scalar(memory: &Memory, id: ParamId) -> i64 {
-    match memory.argument(id) {
-        Argument::Scalar { dtype, code } => to_f64(*dtype, *code) as i64,
-        Argument::Missing | Argument::Buffer(_) => 0,
-    }
-}
-
-fn create(folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
+    let files = kimi_k3::kernels::FILES.iter();
+    let all: Vec<(String, String)> =
+        files.clone().map(|file| (file.name.to_owned(), file.text.to_owned())).collect();
+    files
+        .map(|file| Source {
+            name: format!("kimi_k3/{}", file.name),
+            folder: "kimi_k3",
+            path: file.name.to_owned(),
+            files: all.clone(),
+            cases: cases_of(file.name),
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use kernel_abi::DType;
-    use kernel_abi::numeric::random::{Distinct, IntRange, codes, word};
+    use super::*;
 
-    /// The numbers on the right were printed by smoke.py.
     #[test]
-    fn the_script_makes_the_same_random_inputs() {
-        let words =
-            [13_309_476_754_707_697_221, 11_984_929_618_412_882_174, 10_134_167_572_453_724_827];
-        assert_eq!([0, 1, 2].map(|i| word(7, 0, i)), words);
-        let floats = |dtype| codes(dtype, 4, 7, 0, None).unwrap();
-        let [f32s, bf16s, f16s] = [DType::F32, DType::Bf16, DType::F16].map(floats);
-        assert_eq!(f32s, [0x3ee2_d308, 0x3e99_4c14, 0x3dca_3cb0, 0x3e55_7908]);
-        assert_eq!(bf16s, [0x3ee3, 0x3e99, 0x3dca, 0x3e55]);
-        assert_eq!(f16s, [0x3717, 0x34ca, 0x2e52, 0x32ac]);
-        let distinct = Some(Distinct { except: Some(0) });
-        let range = IntRange { range: 0..5, distinct };
-        assert_eq!(codes(DType::I32, 6, 1, 0, Some(&range)).unwrap(), [3, 1, 4, 2, 0, 0]);
+    fn every_kernel_of_the_model_has_a_case() {
+        for source in k3() {
+            let text = kimi_k3::kernels::file(&source.path).unwrap().text;
+            let kernels = text.lines().filter_map(|line| line.strip_prefix("kernel "));
+            for kernel in kernels {
+                let name = kernel.split(['<', '(']).next().unwrap();
+                assert!(source.cases.iter().any(|c| c.kernel == name), "{name} has no case");
+            }
+        }
+    }
+
+    #[test]
+    fn the_build_file_names_every_case_once() {
+        let gemv = k3().into_iter().find(|source| source.path == "gemv.tile").unwrap();
+        let text = folder(&[gemv.clone()])["build.toml"].clone();
+        assert!(text.starts_with(
+            "[[set.gpu]]\nkernel = \"gemv_bf16\"\nname = \"kimi_k3_gemv.tile.0\"\nfile = \"kimi_k3/gemv.tile\"\n\
+             bind = { M = 1, N = 3216, K = 7168 }\n"
+        ));
+        assert_eq!(text.matches("[[set.gpu]]").count(), gemv.cases.len());
     }
 }

@@ -8,6 +8,7 @@
 //! * [`math`]: the f32 functions, computed alike on every machine;
 //! * [`elements`], [`eval`], [`convert`]: values as bits, and what operations make of them;
 //! * [`mma`]: contractions on the tensor core;
+//! * [`hardware`]: how far a GPU may be off;
 //! * [`reduce`], [`contract`]: the order in which reductions and contractions add, derived from a
 //!   [`Distribution`](crate::distribution::Distribution).
 
@@ -16,6 +17,7 @@ pub mod convert;
 pub mod elements;
 pub mod elementwise;
 pub mod eval;
+pub mod hardware;
 pub mod math;
 pub mod mma;
 pub mod reduce;

@@ -9,6 +9,10 @@ pub(crate) const USAGE: &str = "usage:\n\
   gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then\n\
                                                  kernelc build DIR --set gpu --target sm_90a --out OUT\n\
   gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [libtest options, WORD]\n\
+  gpu-tests numerics --bundle OUT/numerics.kbundle [--every] [--seed N] [--device N] [--report FILE] [WORD]\n\
+      measures against the bounds of docs/numerics.md; --every: functions on all 2^32 numbers; --rehearse needs no\n\
+      bundle and no device: the device level of the emulator stands in for it. The bundle comes from\n\
+      kernelc build tests/gpu/numerics --set numerics --target sm_90a --out OUT\n\
   gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
 A bundle with kernels whose audit is not clean is refused without --allow-unaudited.\n\
@@ -21,6 +25,8 @@ pub(crate) enum Task {
     Sources,
     /// Run the cases.
     Run,
+    /// Measure the numerics of a device.
+    Numerics,
     /// Run the trap.
     Trap,
 }
@@ -40,7 +46,11 @@ pub(crate) struct Arguments {
     pub(crate) seed: Option<u64>,
     pub(crate) device: u32,
     pub(crate) runs: u32,
-    /// For the harness.
+    /// Functions on every f32.
+    pub(crate) every: bool,
+    /// The emulator in the place of a device.
+    pub(crate) rehearse: bool,
+    /// For the harness, or words in names.
     pub(crate) rest: Vec<String>,
 }
 
@@ -60,6 +70,7 @@ impl Arguments {
         let task = match words.next().as_deref() {
             Some("sources") => Task::Sources,
             Some("run") => Task::Run,
+            Some("numerics") => Task::Numerics,
             Some("trap") => Task::Trap,
             Some(other) => return Err(format!("there is no task `{other}`")),
             None => return Err("a task is missing".to_owned()),
@@ -77,6 +88,8 @@ impl Arguments {
             seed: None,
             device: 0,
             runs: 200,
+            every: false,
+            rehearse: false,
             rest: Vec::new(),
         };
         while let Some(word) = words.next() {
@@ -93,6 +106,9 @@ impl Arguments {
                 "--seed" => all.seed = Some(number(&word, &value()?)?),
                 "--device" => all.device = number(&word, &value()?)?,
                 "--runs" => all.runs = number(&word, &value()?)?,
+                "--every" if all.task == Task::Numerics => all.every = true,
+                "--rehearse" if all.task == Task::Numerics => all.rehearse = true,
+                _ if all.task == Task::Numerics && !word.starts_with('-') => all.rest.push(word),
                 _ if all.task == Task::Run => all.rest.push(word),
                 _ => return Err(format!("unknown option `{word}`")),
             }
@@ -123,6 +139,13 @@ mod tests {
     }
 
     #[test]
+    fn numerics_has_words_and_options_of_its_own() {
+        let all = parse("numerics --rehearse of_exp --every --report r").unwrap();
+        assert_eq!((all.task, all.rehearse, all.every), (Task::Numerics, true, true));
+        assert_eq!((all.rest, all.report), (vec!["of_exp".to_owned()], Some("r".into())));
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (text, reason) in [
             ("", "a task is missing"),
@@ -130,6 +153,8 @@ mod tests {
             ("run --seed", "--seed wants a value"),
             ("run --seed x", "--seed wants a number, not `x`"),
             ("trap gemv", "unknown option `gemv`"),
+            ("trap --every", "unknown option `--every`"),
+            ("numerics --list", "unknown option `--list`"),
         ] {
             assert_eq!(parse(text).unwrap_err(), reason);
         }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use kernel_abi::bundle::Bundle;
 use kernel_emulator::{Options, run_kernel};
 use kernel_ir::print;
-use kernel_runtime::KernelImage;
 use kernel_runtime::kernel::fits;
+use kernel_runtime::{DeviceInfo, KernelImage};
 use kernel_tests::gpu::Source;
 use kernel_tests::program::target;
 use kernel_tests::runner;
@@ -38,17 +38,7 @@ impl Bench {
     /// # Errors
     /// No kernel of the bundle runs on the device.
     pub(crate) fn new(bundle: Bundle, machine: Machine, seed: u64) -> Result<Bench, String> {
-        let info = machine.device.info();
-        let fitting = |target: &&str| fits(target, info.capability, false);
-        let found = bundle.targets().into_iter().rev().find(fitting).map(str::to_owned);
-        let target = found.ok_or_else(|| {
-            let targets: Vec<&str> = bundle.targets().into_iter().collect();
-            format!(
-                "the bundle is for {}, the device is {}",
-                targets.join(", "),
-                info.architecture()
-            )
-        })?;
+        let target = target_of(&bundle, machine.device.info())?;
         let machine = Mutex::new(machine);
         Ok(Bench { bundle, target, machine, seed, rows: Mutex::new(Vec::new()) })
     }
@@ -121,13 +111,10 @@ impl Bench {
         };
         let outputs = match ran {
             Ok(outputs) => outputs,
-            Err(Stop::Scalar(name, dtype)) => {
-                let reason = format!("the runtime passes no scalar of {dtype}, as `{name}` is");
-                return Ok(Outcome::NotRun(reason));
+            Err(stop @ Stop::Scalar(..)) => return Ok(Outcome::NotRun(stop.to_string())),
+            Err(stop @ (Stop::Runtime(_) | Stop::Guard(_) | Stop::Missing(_))) => {
+                return Err(stop.to_string());
             }
-            Err(Stop::Runtime(error)) => return Err(format!("{}: {error}", error.code().name())),
-            Err(Stop::Guard(name)) => return Err(format!("memory around `{name}` was written")),
-            Err(Stop::Missing(name)) => return Err(format!("`{name}` has no argument")),
         };
         let (mut all, mut first) = (Tally::default(), None);
         for (id, bytes) in outputs {
@@ -149,6 +136,20 @@ enum Outcome {
     NotRun(String),
 }
 
-fn hash(text: &str) -> String {
+/// The target of a bundle that a device runs.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn target_of(bundle: &Bundle, info: &DeviceInfo) -> Result<String, String> {
+    let fitting = |target: &&str| fits(target, info.capability, false);
+    let found = bundle.targets().into_iter().rev().find(fitting).map(str::to_owned);
+    found.ok_or_else(|| {
+        let targets: Vec<&str> = bundle.targets().into_iter().collect();
+        format!("the bundle is for {}, the device is {}", targets.join(", "), info.architecture())
+    })
+}
+
+/// What a bundle knows a kernel by.
+pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

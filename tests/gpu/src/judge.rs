@@ -4,7 +4,7 @@ use kernel_abi::DType;
 use kernel_abi::numeric::compare::ulp_distance;
 use kernel_abi::numeric::{read_element, to_f64};
 use kernel_emulator::Buffer;
-use kernel_tests::directive::Slack;
+use kernel_ir::ops::hardware::Slack;
 
 /// What outputs are filled with before a launch: far from any result, as f32 and as bf16.
 pub(crate) const POISON: u8 = 0x7b;
@@ -64,7 +64,7 @@ fn is_near(dtype: DType, found: u64, wanted: u64, ulp: u64, slack: Slack) -> boo
     if a.is_nan() || b.is_nan() {
         return a.is_nan() && b.is_nan();
     }
-    if slack == Slack::default() {
+    if slack == Slack::EXACT {
         return found == wanted;
     }
     ulp <= slack.ulp || (a - b).abs() <= slack.abs
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn without_slack_bits_decide_and_any_nan_is_one() {
         let one = 1f32.to_bits();
-        assert_eq!(outside(&[one, 0x7fc0_0000], &[one, 0x7fff_ffff], Slack::default()), 0);
-        assert_eq!(outside(&[one, 0], &[one + 1, 0x8000_0000], Slack::default()), 2);
+        assert_eq!(outside(&[one, 0x7fc0_0000], &[one, 0x7fff_ffff], Slack::EXACT), 0);
+        assert_eq!(outside(&[one, 0], &[one + 1, 0x8000_0000], Slack::EXACT), 2);
         assert_eq!(
             outside(&[0x7fc0_0000, one], &[one, 0x7fc0_0000], Slack { ulp: 9, abs: 9.0 }),
             2
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn what_nobody_wrote_is_still_poison() {
         let buffer = Buffer::poison(DType::F32, 1);
-        assert_eq!(judge(&buffer, &[POISON; 4], Slack::default()).0.outside, 0);
-        assert_eq!(judge(&buffer, &[0; 4], Slack::default()).0.outside, 1);
+        assert_eq!(judge(&buffer, &[POISON; 4], Slack::EXACT).0.outside, 0);
+        assert_eq!(judge(&buffer, &[0; 4], Slack::EXACT).0.outside, 1);
     }
 }

@@ -1,5 +1,6 @@
 //! The device that cases run on, and memory of it with guards around.
 
+use std::fmt;
 use std::time::Duration;
 
 use kernel_abi::plan::Scalar;
@@ -44,6 +45,19 @@ impl From<RuntimeError> for Stop {
     }
 }
 
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Scalar(name, dtype) => {
+                write!(f, "the runtime passes no scalar of {dtype}, as `{name}` is")
+            }
+            Stop::Runtime(error) => write!(f, "{}: {error}", error.code().name()),
+            Stop::Guard(name) => write!(f, "memory around `{name}` was written"),
+            Stop::Missing(name) => write!(f, "`{name}` has no argument"),
+        }
+    }
+}
+
 /// A buffer in the middle of its guards.
 struct Guarded {
     whole: Buffer,
@@ -66,7 +80,21 @@ impl Machine {
         params: &IndexVec<ParamId, Param>,
         memory: &Memory,
     ) -> Result<Vec<(ParamId, Vec<u8>)>, Stop> {
-        let kernel = Kernel::load(&self.device, image)?;
+        self.launch(&self.load(image)?, params, memory)
+    }
+
+    /// Brings a kernel to the device.
+    pub(crate) fn load(&self, image: &KernelImage<'_>) -> Result<Kernel, Stop> {
+        Ok(Kernel::load(&self.device, image)?)
+    }
+
+    /// Launches a kernel that was loaded.
+    pub(crate) fn launch(
+        &self,
+        kernel: &Kernel,
+        params: &IndexVec<ParamId, Param>,
+        memory: &Memory,
+    ) -> Result<Vec<(ParamId, Vec<u8>)>, Stop> {
         let mut buffers: Vec<(ParamId, Guarded)> = Vec::new();
         let mut scalars: Vec<(ParamId, Scalar)> = Vec::new();
         for (id, param) in params.iter_enumerated() {
@@ -92,8 +120,8 @@ impl Machine {
             .map(|(id, buffer)| (params[*id].name.as_str(), Value::Buffer(&buffer.inner)))
             .chain(scalars.iter().map(|(id, s)| (params[*id].name.as_str(), Value::Scalar(*s))))
             .collect();
-        self.stream.launch(&kernel, &given)?;
-        self.stream.finish(|| vec![image.name.clone()])?;
+        self.stream.launch(kernel, &given)?;
+        self.stream.finish(|| vec![kernel.name().to_owned()])?;
         let mut outputs = Vec::new();
         for (id, buffer) in &buffers {
             let bytes = self.stream.read(&buffer.whole)?;

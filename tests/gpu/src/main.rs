@@ -2,12 +2,14 @@
 //!
 //! The program holds the emulator and no compiler: `gpu-tests sources` writes the kernels as a folder, `kernelc build`
 //! makes a bundle of it, and `gpu-tests run` launches what is in the bundle and compares it with what the emulator
-//! says of the same sources. `gpu-tests trap` shows on hardware the stale read that the audit looks for.
+//! says of the same sources. `gpu-tests numerics` measures how far results are from the emulator's on many more
+//! inputs. `gpu-tests trap` shows on hardware the stale read that the audit looks for.
 
 mod arguments;
 mod case;
 mod judge;
 mod machine;
+mod numerics;
 mod trap;
 
 use std::io::Write;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         match all.task {
             Task::Sources => write_sources(&all),
             Task::Run => run(&all),
+            Task::Numerics => numerics::main(&all, say).map_err(Stop::World),
             Task::Trap => trap::main(&all, say).map_err(Stop::World),
         }
     });
