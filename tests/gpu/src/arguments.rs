@@ -1,18 +1,24 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kernel_abi::bundle::{Bundle, Policy};
+
+use crate::machine::Care;
 
 /// What is printed for a wrong command line.
 pub(crate) const USAGE: &str = "usage:\n\
   gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then\n\
                                                  kernelc build DIR --set gpu --target sm_90a --out OUT\n\
-  gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [libtest options, WORD]\n\
+  gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [--bare] [--limit SECONDS]\n\
+      [libtest options, WORD]; --bare: no guards around buffers; --limit: of one launch\n\
   gpu-tests numerics --bundle OUT/numerics.kbundle [--every] [--seed N] [--device N] [--report FILE] [WORD]\n\
       measures against the bounds of docs/numerics.md; --every: functions on all 2^32 numbers; --rehearse needs no\n\
       bundle and no device: the device level of the emulator stands in for it. The bundle comes from\n\
       kernelc build tests/gpu/numerics --set numerics --target sm_90a --out OUT\n\
+  gpu-tests sanitize --bundle OUT/gpu.kbundle --out DIR [--sanitizer compute-sanitizer] [--jobs N] [--limit SECONDS]\n\
+      [--suite DIR] [--report FILE] [memcheck racecheck initcheck synccheck]; logs in DIR; --limit: of one process\n\
   gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
 A bundle with kernels whose audit is not clean is refused without --allow-unaudited.\n\
@@ -27,6 +33,8 @@ pub(crate) enum Task {
     Run,
     /// Measure the numerics of a device.
     Numerics,
+    /// Run the cases under compute-sanitizer.
+    Sanitize,
     /// Run the trap.
     Trap,
 }
@@ -50,7 +58,12 @@ pub(crate) struct Arguments {
     pub(crate) every: bool,
     /// The emulator in the place of a device.
     pub(crate) rehearse: bool,
-    /// For the harness, or words in names.
+    pub(crate) care: Care,
+    /// Of a process of the sanitizer.
+    pub(crate) limit: Option<Duration>,
+    pub(crate) sanitizer: PathBuf,
+    pub(crate) jobs: usize,
+    /// For the harness, or words in names, or tools.
     pub(crate) rest: Vec<String>,
 }
 
@@ -71,6 +84,7 @@ impl Arguments {
             Some("sources") => Task::Sources,
             Some("run") => Task::Run,
             Some("numerics") => Task::Numerics,
+            Some("sanitize") => Task::Sanitize,
             Some("trap") => Task::Trap,
             Some(other) => return Err(format!("there is no task `{other}`")),
             None => return Err("a task is missing".to_owned()),
@@ -90,6 +104,10 @@ impl Arguments {
             runs: 200,
             every: false,
             rehearse: false,
+            care: Care::STANDARD,
+            limit: None,
+            sanitizer: "compute-sanitizer".into(),
+            jobs: 1,
             rest: Vec::new(),
         };
         while let Some(word) = words.next() {
@@ -108,7 +126,20 @@ impl Arguments {
                 "--runs" => all.runs = number(&word, &value()?)?,
                 "--every" if all.task == Task::Numerics => all.every = true,
                 "--rehearse" if all.task == Task::Numerics => all.rehearse = true,
-                _ if all.task == Task::Numerics && !word.starts_with('-') => all.rest.push(word),
+                "--bare" if all.task == Task::Run => all.care.is_bare = true,
+                "--limit" if all.task == Task::Run => {
+                    all.care.limit = Duration::from_secs(number(&word, &value()?)?);
+                }
+                "--limit" if all.task == Task::Sanitize => {
+                    all.limit = Some(Duration::from_secs(number(&word, &value()?)?));
+                }
+                "--sanitizer" => all.sanitizer = value()?.into(),
+                "--jobs" => all.jobs = number(&word, &value()?)?,
+                _ if matches!(all.task, Task::Numerics | Task::Sanitize)
+                    && !word.starts_with('-') =>
+                {
+                    all.rest.push(word)
+                }
                 _ if all.task == Task::Run => all.rest.push(word),
                 _ => return Err(format!("unknown option `{word}`")),
             }
@@ -133,9 +164,13 @@ mod tests {
     fn options_are_taken_and_the_rest_is_for_the_harness() {
         let all = parse("run --bundle b --seed 7 --test-threads 1 --allow-unaudited gemv").unwrap();
         assert_eq!((all.task, all.seed, all.device), (Task::Run, Some(7), 0));
-        assert!(all.allow_unaudited);
+        assert!(all.allow_unaudited && all.care == Care::STANDARD);
         assert_eq!(all.bundle, Some("b".into()));
         assert_eq!(all.rest, ["--test-threads", "1", "gemv"]);
+        let all = parse("run --bundle b --bare --limit 90 gemv").unwrap();
+        assert_eq!(all.care, Care { limit: Duration::from_secs(90), is_bare: true });
+        let all = parse("sanitize --jobs 3 --limit 5 memcheck").unwrap();
+        assert_eq!((all.jobs, all.limit), (3, Some(Duration::from_secs(5))));
     }
 
     #[test]

@@ -16,14 +16,27 @@ use crate::judge::POISON;
 const GUARD: usize = 256;
 /// What they hold.
 const GUARD_BYTE: u8 = 0x5a;
-/// How long one launch may take.
-const LIMIT: Duration = Duration::from_secs(20);
+/// How the device is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Care {
+    /// How long one launch may take.
+    pub(crate) limit: Duration,
+    /// Buffers have no guards around them and scratch is left as it is, so that a tool sees reads beyond the one
+    /// and before writes of the other.
+    pub(crate) is_bare: bool,
+}
+
+impl Care {
+    /// Guards, poison, and 20 seconds.
+    pub(crate) const STANDARD: Care = Care { limit: Duration::from_secs(20), is_bare: false };
+}
 
 /// A device with a stream.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) device: Device,
     stream: Stream,
+    is_bare: bool,
 }
 
 /// Why a launch gave no results.
@@ -66,11 +79,11 @@ struct Guarded {
 
 impl Machine {
     /// Opens a device.
-    pub(crate) fn open(ordinal: u32) -> Result<Machine, RuntimeError> {
+    pub(crate) fn open(ordinal: u32, care: Care) -> Result<Machine, RuntimeError> {
         let device = Device::open(ordinal)?;
         let mut stream = Stream::new(&device)?;
-        stream.set_limit(LIMIT);
-        Ok(Machine { device, stream })
+        stream.set_limit(care.limit);
+        Ok(Machine { device, stream, is_bare: care.is_bare })
     }
 
     /// Launches a kernel on this memory and gives what its outputs hold then, by parameter.
@@ -125,7 +138,7 @@ impl Machine {
         let mut outputs = Vec::new();
         for (id, buffer) in &buffers {
             let bytes = self.stream.read(&buffer.whole)?;
-            let inner = GUARD..GUARD + buffer.inner.bytes();
+            let inner = self.guard()..self.guard() + buffer.inner.bytes();
             let outside = bytes[..inner.start].iter().chain(&bytes[inner.end..]);
             if outside.into_iter().any(|&byte| byte != GUARD_BYTE) {
                 return Err(Stop::Guard(params[*id].name.clone()));
@@ -142,13 +155,21 @@ impl Machine {
         Ok(outputs)
     }
 
+    /// Bytes before and behind every buffer.
+    fn guard(&self) -> usize {
+        if self.is_bare { 0 } else { GUARD }
+    }
+
     /// Memory for a parameter: what it is given, or poison where the kernel is to write.
     fn guarded(&self, param: &Param, elements: u64, bytes: &[u8]) -> Result<Guarded, RuntimeError> {
-        let size = (bytes.len() + 2 * GUARD) as u64;
+        let size = (bytes.len() + 2 * self.guard()) as u64;
         let whole = Buffer::new(&self.device, &param.name, DType::U8, size)?;
-        let inner = whole.part(GUARD as u64, &param.name, param.dtype, elements)?;
-        self.stream.fill(&whole, GUARD_BYTE)?;
+        let inner = whole.part(self.guard() as u64, &param.name, param.dtype, elements)?;
+        if !self.is_bare {
+            self.stream.fill(&whole, GUARD_BYTE)?;
+        }
         match param.access {
+            Access::Scratch if self.is_bare => {}
             Access::Output | Access::Scratch => self.stream.fill(&inner, POISON)?,
             Access::Static | Access::Input | Access::Inout | Access::Peer | Access::Scalar => {
                 self.stream.write(&inner, bytes)?;

@@ -3,13 +3,14 @@
 //! The program holds the emulator and no compiler: `gpu-tests sources` writes the kernels as a folder, `kernelc build`
 //! makes a bundle of it, and `gpu-tests run` launches what is in the bundle and compares it with what the emulator
 //! says of the same sources. `gpu-tests numerics` measures how far results are from the emulator's on many more
-//! inputs. `gpu-tests trap` shows on hardware the stale read that the audit looks for.
+//! inputs. `gpu-tests sanitize` runs `gpu-tests run` under compute-sanitizer. `gpu-tests trap` shows on hardware the stale read that the audit looks for.
 
 mod arguments;
 mod case;
 mod judge;
 mod machine;
 mod numerics;
+mod sanitize;
 mod trap;
 
 use std::io::Write;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             Task::Sources => write_sources(&all),
             Task::Run => run(&all),
             Task::Numerics => numerics::main(&all, say).map_err(Stop::World),
+            Task::Sanitize => sanitize::main(&all, say).map_err(Stop::World),
             Task::Trap => trap::main(&all, say).map_err(Stop::World),
         }
     });
@@ -94,7 +96,7 @@ fn run(all: &Arguments) -> Result<u8, Stop> {
     );
     let sources = sources(&suite(all)).map_err(Stop::World)?;
     let seed = all.seed.unwrap_or_else(fresh_seed);
-    let bench = match Machine::open(all.device) {
+    let bench = match Machine::open(all.device, all.care) {
         Ok(machine) => {
             let bundle = all.open_bundle().map_err(Stop::World)?;
             let info = machine.device.info();

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
 use crate::case::{hash, target_of};
-use crate::machine::Machine;
+use crate::machine::{Care, Machine};
 use checks::{Check, Subject};
 use inputs::{Place, Set};
 use products::Matrices;
@@ -59,7 +59,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
         (run.rehearse(&chosen), false)
     } else {
         let bundle = all.open_bundle()?;
-        let machine = Machine::open(all.device)
+        let machine = Machine::open(all.device, Care::STANDARD)
             .map_err(|error| format!("{}: {error}", error.code().name()))?;
         let info = machine.device.info();
         let target = target_of(&bundle, info)?;
