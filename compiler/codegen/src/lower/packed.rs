@@ -37,14 +37,11 @@ const BF16: Table =
 /// The same as f16.
 const F16: Table = Table { high: [0x3e3c_3800, 0x4644_4240], low: None };
 
-/// The pairs of elements that one word of results holds, from which half of the low bytes, whether the signs are
-/// those of the even elements, and the bytes that make the pair.
-const PAIRS: [(u32, u32, usize, bool, u32); 4] = [
-    (0, 2, 0, true, 0x5240),
-    (1, 3, 0, false, 0x5341),
-    (4, 6, 1, true, 0x7260),
-    (5, 7, 1, false, 0x7361),
-];
+/// Of four magnitudes and the bytes that hold their signs: which bytes make the pairs of neighbours.
+const PAIRS: [u32; 2] = [0x5140, 0x7362];
+
+/// Which bytes of a word and of the word four bits higher have the signs of elements 0 to 3, and of 4 to 7.
+const SIGNS: [u32; 2] = [0x5140, 0x7362];
 
 impl<'c, 'm> Lowering<'c, 'm, '_> {
     fn word(&self, value: u32) -> Value<'c, 'm> {
@@ -112,7 +109,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(elements)
     }
 
-    /// Three bits of each code choose bytes from a table, the fourth is the sign.
+    /// Three bits of each code choose bytes from a table, the fourth is the sign. Neighbours come in one word, as
+    /// operands of the tensor core want them.
     fn decode_word(
         &self,
         word: Value<'c, 'm>,
@@ -122,29 +120,25 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let b = &self.build;
         let first = b.andi(word, self.word(0x7777_7777));
         let second = b.shrui(first, self.word(16));
-        let look_up = |[low, high]: [u32; 2]| {
-            let (low, high) = (self.word(low), self.word(high));
-            [self.bytes(low, high, first), self.bytes(low, high, second)]
-        };
-        let high = look_up(table.high);
-        let low = table.low.map(look_up);
-        let signs = self.word(0x8080_8080);
-        let even = self.bytes(high[0], high[1], self.word(0x6420));
-        let even = b.ori(even, b.andi(b.shli(word, self.word(4)), signs));
-        let odd = self.bytes(high[0], high[1], self.word(0x7531));
-        let odd = b.ori(odd, b.andi(word, signs));
-        let mut elements = vec![None; OF_WORD as usize];
-        for (first, second, half, is_even, selector) in PAIRS {
-            let of_high = if is_even { even } else { odd };
-            let pair = match low {
-                Some(low) => self.bytes(low[half], of_high, self.word(selector)),
-                // the low bytes are 0
-                None => self.bytes(self.word(0), of_high, self.word(selector & 0xf0f0)),
-            };
-            elements[first as usize] = Some(self.half(pair, dtype, false)?);
-            elements[second as usize] = Some(self.half(pair, dtype, true)?);
+        let higher = b.shli(word, self.word(4));
+        let mut elements = Vec::with_capacity(OF_WORD as usize);
+        for (codes, signs) in [first, second].into_iter().zip(SIGNS) {
+            let look_up =
+                |[low, high]: [u32; 2]| self.bytes(self.word(low), self.word(high), codes);
+            let signs = self.bytes(higher, word, self.word(signs));
+            let high = b.ori(look_up(table.high), b.andi(signs, self.word(0x8080_8080)));
+            let low = table.low.map(look_up);
+            for selector in PAIRS {
+                let pair = match low {
+                    Some(low) => self.bytes(low, high, self.word(selector)),
+                    // the low bytes are 0
+                    None => self.bytes(self.word(0), high, self.word(selector & 0xf0f0)),
+                };
+                elements.push(self.half(pair, dtype, false)?);
+                elements.push(self.half(pair, dtype, true)?);
+            }
         }
-        Ok(elements.into_iter().flatten().collect())
+        Ok(elements)
     }
 
     /// One of the two 16-bit floats of a word as an element of `dtype`.
@@ -206,22 +200,25 @@ mod tests {
     fn every_code_in_every_place_decodes() {
         for seed in 0..4096u32 {
             let word = seed.wrapping_mul(0x9e37_79b9) ^ seed.rotate_left(16);
-            let (first, second) = (word & 0x7777_7777, (word & 0x7777_7777) >> 16);
+            let halves = [word & 0x7777_7777, (word & 0x7777_7777) >> 16];
             for (table, is_bf16) in [(&BF16, true), (&F16, false)] {
-                let look_up = |t: [u32; 2]| [bytes(t[0], t[1], first), bytes(t[0], t[1], second)];
-                let (high, low) = (look_up(table.high), table.low.map(look_up));
-                let even = bytes(high[0], high[1], 0x6420) | word << 4 & 0x8080_8080;
-                let odd = bytes(high[0], high[1], 0x7531) | word & 0x8080_8080;
-                for (a, b, half, is_even, selector) in PAIRS {
-                    let of_high = if is_even { even } else { odd };
-                    let pair = match low {
-                        Some(low) => bytes(low[half], of_high, selector),
-                        None => bytes(0, of_high, selector & 0xf0f0),
-                    };
-                    for (place, bits) in [(a, pair as u16), (b, (pair >> 16) as u16)] {
-                        let wanted = e2m1::to_f32((word >> (4 * place)) as u8 & 0xf);
-                        let found = if is_bf16 { bf16::to_f32(bits) } else { f16::to_f32(bits) };
-                        assert_eq!(found.to_bits(), wanted.to_bits(), "{word:x} at {place}");
+                for (half, (codes, signs)) in halves.into_iter().zip(SIGNS).enumerate() {
+                    let look_up = |t: [u32; 2]| bytes(t[0], t[1], codes);
+                    let high = look_up(table.high) | bytes(word << 4, word, signs) & 0x8080_8080;
+                    for (at, selector) in PAIRS.into_iter().enumerate() {
+                        let pair = match table.low {
+                            Some(low) => bytes(look_up(low), high, selector),
+                            None => bytes(0, high, selector & 0xf0f0),
+                        };
+                        let first = half * 4 + at * 2;
+                        for (place, bits) in
+                            [(first, pair as u16), (first + 1, (pair >> 16) as u16)]
+                        {
+                            let wanted = e2m1::to_f32((word >> (4 * place)) as u8 & 0xf);
+                            let found =
+                                if is_bf16 { bf16::to_f32(bits) } else { f16::to_f32(bits) };
+                            assert_eq!(found.to_bits(), wanted.to_bits(), "{word:x} at {place}");
+                        }
                     }
                 }
             }

@@ -19,6 +19,7 @@ use kernel_runtime::{Device, RuntimeError, probe, timing};
 use serde_json::{Value, json};
 
 use arguments::{Arguments, USAGE};
+use measure::Zeros;
 use report::Row;
 
 /// Bytes of the copies that the rate of the device is measured with.
@@ -100,7 +101,7 @@ fn run(all: Arguments) -> Result<u8, Stop> {
         copy_rate / 1e12
     ));
     let mut list: Vec<Value> = Vec::new();
-    let mut wrong: Vec<(String, u64)> = Vec::new();
+    let mut zeros: Vec<Zeros> = Vec::new();
     for group in &groups {
         let outcome = measure::group(&stream, group, &all)?;
         let rows: Vec<Row> = group
@@ -110,13 +111,13 @@ fn run(all: Arguments) -> Result<u8, Stop> {
             .map(|(contender, timed)| Row::new(contender, timed, copy_rate))
             .collect();
         say(&report::table(&rows));
-        for (name, count) in &outcome.not_zero {
-            say(&format!("{count} bytes of `{name}` are not 0\n"));
+        for Zeros { name, bytes, sum } in &outcome.zeros {
+            say(&format!("{bytes} bytes of `{name}` are not 0, the sum is {sum}\n"));
         }
         list.push(Value::from(rows.iter().map(|row| row.json().clone()).collect::<Vec<_>>()));
-        wrong.extend(outcome.not_zero);
+        zeros.extend(outcome.zeros);
     }
-    let is_right = wrong.iter().all(|(_, count)| *count == 0);
+    let is_right = zeros.iter().all(|one| one.bytes == 0);
     if let Some(path) = &all.json {
         let maker = bundle.maker();
         let report = json!({
@@ -136,7 +137,10 @@ fn run(all: Arguments) -> Result<u8, Stop> {
             "repeat": all.repeat.name(),
             "copy_bytes_per_second": copy_rate,
             "groups": list,
-            "bytes_not_zero": wrong.iter().map(|(name, n)| json!({ "buffer": name, "bytes": n })).collect::<Vec<_>>(),
+            "bytes_not_zero": zeros
+                .iter()
+                .map(|one| json!({ "buffer": one.name, "bytes": one.bytes, "sum": one.sum }))
+                .collect::<Vec<_>>(),
         });
         write(path, format!("{report:#}\n").as_bytes())?;
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kernel_abi::DType;
+use kernel_abi::numeric::{elements_in, read_element, to_f64};
 use kernel_runtime::launch::Given;
 use kernel_runtime::timing::Flush;
 use kernel_runtime::{
@@ -63,8 +64,28 @@ pub(crate) struct Timed {
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) timed: Vec<Timed>,
-    /// Bytes that are not zero, of each buffer that must hold zeros.
-    pub(crate) not_zero: Vec<(String, u64)>,
+    /// Of each buffer that must hold zeros, what it holds.
+    pub(crate) zeros: Vec<Zeros>,
+}
+
+/// What a buffer that must hold zeros holds after all runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Zeros {
+    pub(crate) name: String,
+    /// Bytes that are not zero.
+    pub(crate) bytes: u64,
+    /// The sum of its elements: where a kernel counts there, what it has counted.
+    pub(crate) sum: f64,
+}
+
+impl Zeros {
+    /// Adds a buffer of that name.
+    fn add(&mut self, dtype: DType, bytes: &[u8]) {
+        self.bytes += bytes.iter().filter(|&&byte| byte != 0).count() as u64;
+        let elements = (0..elements_in(dtype, bytes.len()))
+            .filter_map(|at| read_element(dtype, bytes, at).map(|code| to_f64(dtype, code)));
+        self.sum += elements.sum::<f64>();
+    }
 }
 
 /// A stream for measurements.
@@ -121,7 +142,7 @@ pub(crate) fn group(
             }
         }
     }
-    Ok(Outcome { timed, not_zero: not_zero(stream, group, &sets, &all.zeros)? })
+    Ok(Outcome { timed, zeros: zeros(stream, group, &sets, &all.zeros)? })
 }
 
 /// The buffers of a group, several times.
@@ -191,21 +212,20 @@ fn graph(
     Ok((graph, kernels.iter().map(Kernel::registers).collect()))
 }
 
-fn not_zero(
+fn zeros(
     stream: &Stream,
     group: &Group<'_>,
     sets: &[Vec<Buffer>],
     names: &[String],
-) -> Result<Vec<(String, u64)>, RuntimeError> {
+) -> Result<Vec<Zeros>, RuntimeError> {
     let mut found = Vec::new();
     for (at, need) in group.needs.iter().enumerate() {
         if names.contains(&need.name) {
-            let mut count = 0;
+            let mut one = Zeros { name: need.name.clone(), bytes: 0, sum: 0.0 };
             for set in sets {
-                let bytes = stream.read(&set[at])?;
-                count += bytes.iter().filter(|&&byte| byte != 0).count() as u64;
+                one.add(need.dtype, &stream.read(&set[at])?);
             }
-            found.push((need.name.clone(), count));
+            found.push(one);
         }
     }
     Ok(found)
@@ -229,5 +249,16 @@ mod tests {
         assert_eq!(rounds(0, 1).copies, 256);
         let warm = Rounds::new(1000, l2, 5, true);
         assert_eq!(warm, Rounds { copies: 1, launches: 5, is_flushed: false });
+    }
+
+    #[test]
+    fn what_was_counted_is_summed_up() {
+        let mut zeros = Zeros { name: "bad".to_owned(), bytes: 0, sum: 0.0 };
+        let bytes = |values: [f32; 2]| values.map(f32::to_le_bytes).concat();
+        zeros.add(DType::F32, &bytes([0.0, 0.0]));
+        assert_eq!((zeros.bytes, zeros.sum), (0, 0.0));
+        zeros.add(DType::F32, &bytes([3.0, 1.0]));
+        // 0x40400000 and 0x3f800000.
+        assert_eq!((zeros.bytes, zeros.sum), (4, 4.0));
     }
 }
