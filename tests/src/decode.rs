@@ -6,8 +6,9 @@ use kernel_abi::exec::Executor;
 use kernel_abi::numeric;
 use kernel_abi::plan::BufferId;
 use kernel_emulator::EmuExecutor;
+use kimi_k3::load::{Unwatched, load_weights};
 use kimi_k3::plan::{DecodeOptions, DecodePlan, PAGE};
-use kimi_k3::step::{Decoder, load_weights};
+use kimi_k3::step::Decoder;
 use kimi_k3::{Checkpoint, Config};
 
 /// The folder of kimi-k3-mini.
@@ -47,7 +48,7 @@ impl Decoding {
         let DecodePlan { plan, weights, host } = DecodePlan::new(&config, options).map_err(text)?;
         let sources = |name: &str| kimi_k3::kernels::file(name).map(|file| file.text);
         let mut executor = EmuExecutor::new(plan, &sources).map_err(text)?;
-        load_weights(&mut executor, &weights, checkpoint, |_, _| {}).map_err(text)?;
+        load_weights(&mut executor, &weights, checkpoint, &[], &Unwatched).map_err(text)?;
         let decoder = Decoder::new(executor, host).map_err(text)?;
         Ok(Decoding { decoder, config })
     }

@@ -32,7 +32,7 @@ pub fn build(file: &str, kernel: &str, bind: &[(&str, i64)]) -> Result<Built, St
     program.build(template, &bind, None)
 }
 
-/// Memory with these buffers and scalars; what is left out is random, by the seed of the tests.
+/// Memory with these buffers, row-major, and scalars; what is left out is random, by the seed of the tests.
 ///
 /// # Errors
 /// A name does not fit.
@@ -53,7 +53,15 @@ pub fn memory(
         memory.set_scalar(id, dtype, code);
     }
     for (name, buffer) in buffers {
-        memory.set_buffer(runner::param(built, name)?, buffer);
+        let id = runner::param(built, name)?;
+        let packed = match &params[id].stored {
+            None => buffer,
+            Some(layout) => {
+                let bytes = layout.pack(buffer.dtype(), buffer.bytes());
+                Buffer::filled(buffer.dtype(), bytes.map_err(|error| error.to_string())?)
+            }
+        };
+        memory.set_buffer(id, packed);
     }
     memory.fill_missing(params, SEED).map_err(|error| error.to_string())?;
     Ok(memory)
@@ -83,9 +91,16 @@ impl<'a> Arguments<'a> {
         Arguments { built, memory }
     }
 
-    /// The elements of a buffer.
+    /// The elements of a buffer, row-major whatever their order in memory.
     pub fn buffer(&self, name: &str) -> Vec<f64> {
-        self.memory.buffer(self.id(name)).expect("the parameter is a buffer").to_f64()
+        let id = self.id(name);
+        let values = self.memory.buffer(id).expect("the parameter is a buffer").to_f64();
+        match &self.built.kernel.params[id].stored {
+            None => values,
+            Some(layout) => {
+                (0..layout.len()).map(|index| values[layout.place(index) as usize]).collect()
+            }
+        }
     }
 
     /// The value of a scalar.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use kernel_abi::DType;
 use safetensors::Dtype;
+use sha2::{Digest, Sha256};
 
 pub use error::CheckpointError;
 
@@ -214,13 +215,33 @@ impl Checkpoint {
         dtype: DType,
         [rows, columns]: [u64; 2],
     ) -> Result<Vec<u8>, CheckpointError> {
+        self.rows(name, dtype, [rows, columns], 0..rows)
+    }
+
+    /// Some rows of such a tensor; no more is read.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::matrix`], or there are not so many rows.
+    pub fn rows(
+        &self,
+        name: &str,
+        dtype: DType,
+        [rows, columns]: [u64; 2],
+        wanted: Range<u64>,
+    ) -> Result<Vec<u8>, CheckpointError> {
         let place = self.typed(name, dtype)?;
         let found = place.bytes.len() as u64;
         let size = u64::from(dtype.bytes().unwrap_or(1));
-        let wanted = rows.checked_mul(columns).and_then(|elements| elements.checked_mul(size));
-        match wanted {
-            Some(wanted) if found == wanted || (rows == 1 && found > wanted) => {
-                Ok(self.read(place, dtype, wanted as usize)?.bytes)
+        let row = columns.checked_mul(size);
+        let all = row.and_then(|row| row.checked_mul(rows));
+        match row.zip(all) {
+            Some((row, all))
+                if (found == all || (rows == 1 && found > all)) && wanted.end <= rows =>
+            {
+                // Within `all`, which is within the file.
+                let len = wanted.end.saturating_sub(wanted.start) * row;
+                let start = place.bytes.start as u64 + wanted.start * row;
+                self.files[place.file].read(start, len as usize)
             }
             Some(_) | None => Err(CheckpointError::Shape {
                 tensor: name.to_owned(),
@@ -326,6 +347,15 @@ impl Checkpoint {
     /// A file was written, replaced or removed since.
     pub fn check_unchanged(&self) -> Result<(), CheckpointError> {
         self.files.iter().try_for_each(OpenFile::check_unchanged)
+    }
+
+    /// A hash of the names, sizes, inodes and times of its files: another one after every change.
+    pub fn identity(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for file in &self.files {
+            file.identify(&mut hash);
+        }
+        hash.finalize().into()
     }
 
     fn place(&self, name: &str) -> Result<&Place, CheckpointError> {

@@ -68,6 +68,10 @@ codes! {
     K0212,
     /// A file changed while it was in use.
     K0213,
+    /// A file of packed weights is not what was written; it is made anew.
+    K0214,
+    /// Packed weights cannot be kept in a file.
+    K0215,
     /// A prompt is empty.
     K0301,
     /// A token id is outside the vocabulary.

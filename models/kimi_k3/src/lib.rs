@@ -2,7 +2,7 @@
 //! them must compute.
 //!
 //! Scope of this version: [`config`], [`checkpoint`] with its [`names`] and [`manifest`], [`kernels`], the
-//! [`plan`] of a step with its [`weights`] and the loop over it ([`step`], [`sample`]), the [`mod@reference`] in f64,
+//! [`plan`] of a step with its [`weights`] and how they are loaded ([`load`]), the loop over it ([`step`], [`sample`]), the [`mod@reference`] in f64,
 //! random weights ([`synthetic`]), the [`memory`] that it takes, and sets of tasks ([`eval`]). This crate depends on neither the compiler, nor CUDA,
 //! nor HTTP; whoever runs the kernels brings an executor. Values from files never panic: each fault is an error with a
 //! [`code::Code`].
@@ -13,9 +13,11 @@ pub mod config;
 pub mod eval;
 mod files;
 pub mod kernels;
+pub mod load;
 pub mod manifest;
 pub mod memory;
 pub mod names;
+pub mod packed;
 pub mod plan;
 pub mod reference;
 pub mod request;
@@ -26,6 +28,7 @@ pub mod step;
 pub mod synthetic;
 pub mod traffic;
 pub mod weights;
+pub mod whole;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use config::{Config, ConfigError};

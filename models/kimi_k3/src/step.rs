@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::code::Code;
 use crate::plan::HostBuffers;
-use crate::weights::{Recipe, TensorSource};
 
 /// Why a step is refused or failed.
 #[derive(Debug, Error)]
@@ -57,45 +56,12 @@ impl<E: std::error::Error> StepError<E> {
     }
 }
 
-/// Makes the weights of every rank and gives them to the executor. `progress` is told how many of how many
-/// weights are done.
-///
-/// # Errors
-/// A tensor is missing or is another, or the executor does not take a weight.
-pub fn load_weights<E: Executor, S: TensorSource>(
-    executor: &mut E,
-    weights: &[(BufferId, Vec<Recipe>)],
-    source: &S,
-    mut progress: impl FnMut(usize, usize),
-) -> Result<(), LoadError<S::Error, E::Error>> {
-    for (done, (buffer, recipes)) in weights.iter().enumerate() {
-        progress(done, weights.len());
-        for (rank, recipe) in (0..).zip(recipes) {
-            let bytes = recipe.make(source).map_err(LoadError::Tensor)?;
-            executor.write(rank, *buffer, &bytes).map_err(LoadError::Executor)?;
-        }
-    }
-    progress(weights.len(), weights.len());
-    Ok(())
-}
-
 /// The state of all requests of a decoder.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     positions: Vec<u64>,
     /// Rank by rank.
     states: Vec<Vec<u8>>,
-}
-
-/// Why weights cannot be loaded.
-#[derive(Debug, Error)]
-pub enum LoadError<T, E> {
-    /// A tensor of the checkpoint.
-    #[error(transparent)]
-    Tensor(T),
-    /// The executor does not take a weight.
-    #[error(transparent)]
-    Executor(E),
 }
 
 /// Requests that are decoded together, one a row; each row has its own slot and pages.

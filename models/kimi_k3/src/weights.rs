@@ -113,6 +113,38 @@ pub trait TensorSource {
         rows: u64,
         columns: u64,
     ) -> Result<Cow<'_, [u8]>, Self::Error>;
+
+    /// Whether all tensors are still those that were there first.
+    ///
+    /// # Errors
+    /// Somebody changed them.
+    fn check_unchanged(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// The bytes of some rows of a tensor of that type with `rows * columns` elements, row-major.
+    ///
+    /// # Errors
+    /// As [`TensorSource::matrix`].
+    fn rows(
+        &self,
+        name: &str,
+        dtype: DType,
+        [rows, columns]: [u64; 2],
+        wanted: Range<u64>,
+    ) -> Result<Cow<'_, [u8]>, Self::Error> {
+        let row = (columns * element_bytes(dtype)) as usize;
+        let part = wanted.start as usize * row..wanted.end as usize * row;
+        Ok(match self.matrix(name, dtype, rows, columns)? {
+            Cow::Borrowed(all) => Cow::Borrowed(&all[part]),
+            Cow::Owned(all) => Cow::Owned(all[part].to_vec()),
+        })
+    }
+}
+
+/// Bytes of an element; packed ones come as bytes.
+fn element_bytes(dtype: DType) -> u64 {
+    u64::from(dtype.bytes().unwrap_or(1))
 }
 
 impl TensorSource for Checkpoint {
@@ -128,6 +160,21 @@ impl TensorSource for Checkpoint {
     ) -> Result<Cow<'_, [u8]>, CheckpointError> {
         Checkpoint::matrix(self, name, dtype, [rows, columns]).map(Cow::Owned)
     }
+
+    fn check_unchanged(&self) -> Result<(), CheckpointError> {
+        Checkpoint::check_unchanged(self)
+    }
+
+    /// No more than the rows is read.
+    fn rows(
+        &self,
+        name: &str,
+        dtype: DType,
+        [rows, columns]: [u64; 2],
+        wanted: Range<u64>,
+    ) -> Result<Cow<'_, [u8]>, CheckpointError> {
+        Checkpoint::rows(self, name, dtype, [rows, columns], wanted).map(Cow::Owned)
+    }
 }
 
 impl Recipe {
@@ -139,6 +186,7 @@ impl Recipe {
         let mut bytes = Vec::new();
         match self {
             Recipe::Rows(pieces) => {
+                bytes.reserve_exact(pieces.iter().map(Piece::bytes).sum::<u64>() as usize);
                 for piece in pieces {
                     piece.append(source, &mut bytes)?;
                 }
@@ -148,7 +196,7 @@ impl Recipe {
                     let mut rows = Vec::new();
                     piece.append(source, &mut rows)?;
                     let columns = (piece.columns.end - piece.columns.start) as usize;
-                    transpose(&rows, columns, piece.element_bytes() as usize, &mut bytes);
+                    transpose(&rows, columns, element_bytes(piece.dtype) as usize, &mut bytes);
                 }
             }
             Recipe::Product { a, b, len } => {
@@ -167,23 +215,28 @@ impl Recipe {
 }
 
 impl Piece {
-    fn element_bytes(&self) -> u64 {
-        u64::from(self.dtype.bytes().unwrap_or(1))
+    /// Bytes of the rectangle.
+    fn bytes(&self) -> u64 {
+        self.row_count() * (self.columns.end - self.columns.start) * element_bytes(self.dtype)
     }
 
     /// Appends the rectangle, row by row.
     fn append<S: TensorSource>(&self, source: &S, out: &mut Vec<u8>) -> Result<(), S::Error> {
-        let size = self.element_bytes();
+        let size = element_bytes(self.dtype);
         let Some(tensor) = &self.tensor else {
-            let columns = self.columns.end - self.columns.start;
-            out.resize(out.len() + (self.row_count() * columns * size) as usize, 0);
+            out.resize(out.len() + self.bytes() as usize, 0);
             return Ok(());
         };
-        let all = source.matrix(tensor, self.dtype, self.all_rows, self.all_columns)?;
+        let shape = [self.all_rows, self.all_columns];
+        let rows = source.rows(tensor, self.dtype, shape, self.rows.clone())?;
+        if self.columns == (0..self.all_columns) {
+            out.extend_from_slice(&rows);
+            return Ok(());
+        }
         let row = (self.all_columns * size) as usize;
         let columns = (self.columns.start * size) as usize..(self.columns.end * size) as usize;
-        for r in self.rows.clone() {
-            out.extend(&all[r as usize * row..][columns.clone()]);
+        for line in rows.chunks_exact(row) {
+            out.extend_from_slice(&line[columns.clone()]);
         }
         Ok(())
     }

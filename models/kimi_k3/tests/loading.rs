@@ -8,5 +8,6 @@ mod loading {
     mod eval;
     mod folder;
     mod hostile;
+    mod packed;
     mod request;
 }

@@ -114,6 +114,30 @@ impl StoredLayout {
         place
     }
 
+    /// Extents and strides of its digits, with neighbours that follow each other in both orders made one: two layouts of
+    /// one number of elements put them in the same places where these are equal.
+    fn merged(&self) -> Vec<(u64, u64)> {
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for digit in self.digits().filter(|digit| digit.extent != 1) {
+            let extent = u64::from(digit.extent);
+            match merged.last_mut() {
+                Some((before, stride)) if *before * *stride == digit.stride => *before *= extent,
+                Some(_) | None => merged.push((extent, digit.stride)),
+            }
+        }
+        merged
+    }
+
+    /// Whether two layouts put the elements of one buffer in the same places.
+    pub fn same_places(&self, other: &StoredLayout) -> bool {
+        self.merged() == other.merged()
+    }
+
+    /// Whether it is the row-major order.
+    pub fn is_row_major(&self) -> bool {
+        self.is_empty() || matches!(self.merged().as_slice(), [] | [(_, 1)])
+    }
+
     /// Row-major memory as this layout has it.
     ///
     /// # Errors
@@ -125,18 +149,20 @@ impl StoredLayout {
             return Err(StoredError::Length { found: bytes.len(), wanted });
         }
         let mut packed = vec![0; wanted];
+        let mut digits = self.merged();
         // Neighbours that stay neighbours move together.
-        let run = match self.digits().find(|digit| digit.extent > 1) {
-            Some(digit) if digit.stride == 1 => digit.extent as usize,
+        let run = match digits.first() {
+            Some((_, 1)) => digits.remove(0).0 as usize,
             Some(_) | None => 1,
         };
-        if (run * dtype.bits() as usize).is_multiple_of(8) {
+        let bits = dtype.bits() as usize;
+        // Every other stride is a multiple of the run, so runs of whole bytes start at whole bytes.
+        if (run * bits).is_multiple_of(8) {
             let size = bytes_of(dtype, run);
-            for (number, from) in bytes.chunks_exact(size.max(1)).enumerate() {
-                let place = self.place((number * run) as u64) as usize;
-                let at = bytes_of(dtype, place);
-                packed[at..at + size].copy_from_slice(from);
-            }
+            let in_bytes = |(extent, stride)| (extent as usize, stride as usize * bits / 8);
+            let digits: Vec<(usize, usize)> = digits.into_iter().map(in_bytes).collect();
+            let mut runs = bytes.chunks_exact(size.max(1));
+            spread(&digits, &mut packed, size, 0, &mut runs);
             return Ok(packed);
         }
         for index in 0..elements {
@@ -144,6 +170,33 @@ impl StoredLayout {
             write_element(dtype, &mut packed, self.place(index as u64) as usize, code);
         }
         Ok(packed)
+    }
+}
+
+/// Puts runs of `size` bytes, one for each value of the digits, the first one fastest, to their places from `base` on.
+fn spread<'b>(
+    digits: &[(usize, usize)],
+    packed: &mut [u8],
+    size: usize,
+    base: usize,
+    runs: &mut impl Iterator<Item = &'b [u8]>,
+) {
+    match digits {
+        [] => {
+            if let Some(run) = runs.next() {
+                packed[base..base + size].copy_from_slice(run);
+            }
+        }
+        &[(extent, stride)] => {
+            for (value, run) in runs.take(extent).enumerate() {
+                packed[base + value * stride..][..size].copy_from_slice(run);
+            }
+        }
+        [faster @ .., (extent, stride)] => {
+            for value in 0..*extent {
+                spread(faster, packed, size, base + value * stride, runs);
+            }
+        }
     }
 }
 
@@ -204,6 +257,37 @@ mod tests {
             transposed.pack(DType::F32, &numbers),
             Err(StoredError::Length { found: 64, wanted: 256 })
         );
+    }
+
+    #[test]
+    fn layouts_of_one_order_are_the_same_whatever_their_digits() {
+        let of = |axes: Vec<Vec<StoredDigit>>| StoredLayout::new(axes).unwrap();
+        let flat = of(vec![vec![digit(64, 1)]]);
+        let rows = of(vec![vec![digit(4, 16)], vec![digit(1, 7), digit(8, 1), digit(2, 8)]]);
+        assert!(flat.same_places(&rows) && rows.is_row_major());
+        let turned = of(vec![vec![digit(4, 1)], vec![digit(16, 4)]]);
+        assert!(!turned.is_row_major() && !turned.same_places(&rows));
+        let halves = of(vec![vec![digit(4, 1)], vec![digit(2, 4), digit(8, 8)]]);
+        assert!(turned.same_places(&halves));
+        assert!(of(vec![vec![digit(0, 1)]]).is_row_major());
+    }
+
+    #[test]
+    fn every_order_of_three_axes_is_packed_as_places_say() {
+        // gate and up rows by turns: [3, 2, 5, 8] with the axes 1 and 2 exchanged
+        let axes =
+            vec![vec![digit(3, 80)], vec![digit(2, 8)], vec![digit(5, 16)], vec![digit(8, 1)]];
+        let layout = StoredLayout::new(axes).unwrap();
+        for (dtype, size) in [(DType::U8, 1), (DType::Bf16, 2), (DType::F32, 4)] {
+            let bytes: Vec<u8> = (0..240 * size).map(|at| (at % 251) as u8).collect();
+            let packed = layout.pack(dtype, &bytes).unwrap();
+            for index in 0..240 {
+                let place = layout.place(index as u64) as usize;
+                assert_eq!(packed[place * size..][..size], bytes[index * size..][..size]);
+            }
+        }
+        let nothing = StoredLayout::new(vec![vec![digit(0, 8)], vec![digit(8, 1)]]).unwrap();
+        assert_eq!(nothing.pack(DType::F32, &[]).unwrap(), Vec::<u8>::new());
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Logits(Logits),
     /// Scores an evaluation set against its answers and the reference model's own output.
     Eval(Eval),
+    /// Packs weights as the kernels want them, ahead of the first use.
+    Pack(Pack),
     /// Times the decode step of one rank on a CUDA device, kernel by kernel, with random weights.
     Bench(Bench),
 }
@@ -47,6 +49,31 @@ pub(crate) struct Model {
     /// Tensor-parallel ranks, simulated in this process.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
     pub(crate) ranks: u64,
+    /// Tells how loading goes on where standard error is no terminal, too: a line a second.
+    #[arg(long)]
+    pub(crate) progress: bool,
+    /// Folder for weights in the order of the kernels, which are made once; else MODEL.packed beside the model's folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) packed: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pack {
+    /// Folder with config.json and the checkpoint.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    /// Tensor-parallel ranks that share the model.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(crate) ranks: u64,
+    /// The rank; every one of them without.
+    #[arg(long, value_name = "R")]
+    pub(crate) rank: Option<u32>,
+    /// Folder of the files; MODEL.packed beside the model's folder without.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) packed: Option<PathBuf>,
+    /// Tells how packing goes on where standard error is no terminal, too: a line a second.
+    #[arg(long)]
+    pub(crate) progress: bool,
 }
 
 /// What concerns CUDA devices alone.

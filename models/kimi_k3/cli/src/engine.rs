@@ -2,15 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use kernel_abi::exec::Executor;
+use kernel_abi::plan::{BufferId, CheckedPlan};
 use kernel_emulator::{EmuExecutor, Options};
+use kimi_k3::load::{LoadError, load_weights, open_packed, pack_weights};
+use kimi_k3::packed::{self, Kept, Packed, Place, WORTH_KEEPING};
 use kimi_k3::plan::{DecodeOptions, DecodePlan};
-use kimi_k3::step::{Decoder, Snapshot, load_weights};
+use kimi_k3::step::{Decoder, Snapshot};
+use kimi_k3::weights::Recipe;
 use kimi_k3::{Checkpoint, Config, memory};
 
 use crate::args::{Device, Model};
 use crate::cuda::CudaSource;
 use crate::error::CliError;
 use crate::executor::AnyExecutor;
+use crate::loading::LoadWatch;
 use crate::output;
 
 /// A configuration and its checkpoint, checked, and what can run it.
@@ -22,6 +28,10 @@ pub(crate) struct Source {
     /// Without a device that fits the emulator will do.
     is_auto: bool,
     coverage: bool,
+    /// Tells how loading goes on where standard error is no terminal, too.
+    progress: bool,
+    /// Where packed weights are kept.
+    place: Option<Place>,
 }
 
 /// A plan and what runs it.
@@ -59,8 +69,21 @@ impl Source {
         let checkpoint = Checkpoint::open(&model.model)?;
         checkpoint.check(&config)?;
         let is_auto = model.device == Device::Auto;
-        let (ranks, coverage) = (model.ranks, model.cuda.coverage);
-        Ok(Source { config, checkpoint, ranks, cuda, is_auto, coverage })
+        let (ranks, coverage, progress) = (model.ranks, model.cuda.coverage, model.progress);
+        let place = match packed::folder(&model.model, model.packed.as_deref()) {
+            Ok(folder) => Some(Place {
+                folder,
+                ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+                checkpoint: checkpoint.identity(),
+                // A folder that was asked for gets every file.
+                least: if model.packed.is_some() { 0 } else { WORTH_KEEPING },
+            }),
+            Err(fault) => {
+                output::warning(&fault);
+                None
+            }
+        };
+        Ok(Source { config, checkpoint, ranks, cuda, is_auto, coverage, progress, place })
     }
 
     /// The plan of decoders of one row for requests of up to `context` positions; `decoders` of them shall be there
@@ -93,16 +116,10 @@ impl Source {
     pub(crate) fn engine(&self, ready: Ready, parallel: bool) -> Result<Engine, CliError> {
         let started = Instant::now();
         let DecodePlan { plan, weights, host } = ready.plan;
-        let bar = output::progress("loading");
-        let progress = |done: usize, all: usize| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        };
         let executor = match &ready.cuda {
             Some(cuda) => {
                 let mut executor = AnyExecutor::Cuda(Box::new(cuda.executor(plan)?));
-                self.checkpoint.check_unchanged()?;
-                load_weights(&mut executor, &weights, &self.checkpoint, progress)?;
+                self.load(&mut executor, &weights)?;
                 executor
             }
             None => {
@@ -111,14 +128,62 @@ impl Source {
                     EmuExecutor::new(plan, &text).map_err(CliError::of_preparation)?;
                 executor.set_options(Options { parallel, ..Options::STANDARD });
                 let mut executor = AnyExecutor::Emulator(Box::new(executor));
-                load_weights(&mut executor, &weights, &self.checkpoint, progress)?;
+                self.load(&mut executor, &weights)?;
                 executor
             }
         };
-        bar.finish_and_clear();
-        self.checkpoint.check_unchanged()?;
         let decoder = Decoder::new(executor, host)?;
         Ok(Engine { decoder, loading: started.elapsed(), coverage: self.coverage })
+    }
+
+    /// Loads the weights of all ranks from files that nobody changes meanwhile.
+    fn load(
+        &self,
+        executor: &mut AnyExecutor,
+        weights: &[(BufferId, Vec<Recipe>)],
+    ) -> Result<(), CliError> {
+        self.checkpoint.check_unchanged()?;
+        let packed = self
+            .place
+            .as_ref()
+            .map_or_else(Vec::new, |place| open_packed(executor.plan(), weights, place));
+        let watch = LoadWatch::new(self.progress);
+        let loaded = load_weights(executor, weights, &self.checkpoint, &packed, &watch);
+        watch.finish();
+        // What was wrong with a file is said, whatever came of the weights.
+        packed.iter().flat_map(Packed::take_faults).for_each(|fault| output::warning(&fault));
+        loaded?;
+        // Of a checkpoint that changed meanwhile nothing is kept.
+        self.checkpoint.check_unchanged()?;
+        let Some(place) = &self.place else { return Ok(()) };
+        for packed in packed {
+            let rank = packed.rank();
+            match packed.finish() {
+                Ok(Kept::Before | Kept::Now | Kept::Nowhere) => {}
+                Ok(Kept::Damaged) => self.renew(executor.plan(), weights, place, rank)?,
+                Err(fault) => output::warning(&fault),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the damaged file of a rank anew.
+    fn renew(
+        &self,
+        plan: &CheckedPlan,
+        weights: &[(BufferId, Vec<Recipe>)],
+        place: &Place,
+        rank: u32,
+    ) -> Result<(), CliError> {
+        let watch = LoadWatch::new(self.progress);
+        match pack_weights(plan, weights, &self.checkpoint, (place, rank), &watch) {
+            // The damage was told before.
+            Ok(_) => {}
+            Err(LoadError::Executor(fault)) => output::warning(&fault),
+            Err(error) => return Err(error.into()),
+        }
+        watch.finish();
+        Ok(())
     }
 }
 

@@ -8,10 +8,12 @@ use kernel_runtime::RuntimeError;
 use kernel_text::TextError;
 use kimi_k3::code::Code;
 use kimi_k3::eval::EvalError;
+use kimi_k3::load::LoadError;
 use kimi_k3::memory::MemoryError;
+use kimi_k3::packed::PackedError;
 use kimi_k3::plan::ShapeError;
 use kimi_k3::request::{RequestError, TokensError};
-use kimi_k3::step::{LoadError, StepError};
+use kimi_k3::step::StepError;
 use kimi_k3::{CheckpointError, ConfigError};
 use thiserror::Error;
 
@@ -74,6 +76,16 @@ pub(crate) enum CliError {
     /// Ctrl-C.
     #[error("stopped")]
     Interrupted,
+    /// A rank that there is not.
+    #[error("there is no rank {rank} of {ranks}")]
+    NoRank {
+        /// The rank.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
+    #[error(transparent)]
+    Packed(#[from] PackedError),
     /// A panic.
     #[error("a fault of kimi-k3: {0}")]
     Fault(String),
@@ -102,6 +114,8 @@ impl CliError {
             CliError::File { .. } => Code::K0701.name(),
             CliError::Output(_) => Code::K0702.name(),
             CliError::Interrupted => Code::K0703.name(),
+            CliError::NoRank { .. } => Code::K0401.name(),
+            CliError::Packed(error) => error.code().name(),
             CliError::Fault(_) => Code::K0704.name(),
         }
     }
@@ -120,13 +134,17 @@ impl CliError {
             | CliError::Step(StepError::Executor(ExecutorError::Cuda(error))) => {
                 of_world(error.is_of_the_world())
             }
-            CliError::File { .. } | CliError::Output(_) | CliError::Memory(_) => WORLD,
+            CliError::File { .. }
+            | CliError::Output(_)
+            | CliError::Memory(_)
+            | CliError::Packed(_) => WORLD,
             CliError::Request(_)
             | CliError::Shape(_)
             | CliError::NoBundle
             | CliError::Plan(_)
             | CliError::Step(_)
             | CliError::Task { .. }
+            | CliError::NoRank { .. }
             | CliError::Sizes { .. } => REFUSED,
             CliError::Interrupted => INTERRUPTED,
             CliError::Fault(_) => FAULT,
@@ -156,6 +174,8 @@ impl CliError {
             | CliError::Sizes { .. }
             | CliError::File { .. }
             | CliError::Output(_)
+            | CliError::NoRank { .. }
+            | CliError::Packed(_)
             | CliError::Interrupted
             | CliError::Fault(_) => false,
         }
@@ -179,12 +199,25 @@ impl CliError {
     }
 }
 
+impl From<LoadError<CheckpointError, PackedError>> for CliError {
+    fn from(error: LoadError<CheckpointError, PackedError>) -> CliError {
+        match error {
+            LoadError::Tensor(error) => CliError::Checkpoint(error),
+            LoadError::Executor(error) => CliError::Packed(error),
+            LoadError::Pack { .. } => CliError::Fault(error.to_string()),
+            LoadError::Stopped => CliError::Interrupted,
+        }
+    }
+}
+
 impl From<LoadError<CheckpointError, ExecutorError>> for CliError {
     fn from(error: LoadError<CheckpointError, ExecutorError>) -> CliError {
         match error {
             LoadError::Tensor(error) => CliError::Checkpoint(error),
             LoadError::Executor(ExecutorError::Emulator(error)) => CliError::Plan(error),
             LoadError::Executor(ExecutorError::Cuda(error)) => CliError::Runtime(error),
+            LoadError::Pack { .. } => CliError::Fault(error.to_string()),
+            LoadError::Stopped => CliError::Interrupted,
         }
     }
 }

@@ -14,8 +14,10 @@ mod fault;
 mod generate;
 mod interrupt;
 mod jobs;
+mod loading;
 mod logits;
 mod output;
+mod pack;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Generate(options) => generate::run(options),
         Command::Logits(options) => logits::run(options),
         Command::Eval(options) => eval::run(options),
+        Command::Pack(options) => pack::run(options),
         Command::Bench(options) => bench::run(options),
     });
     match done {

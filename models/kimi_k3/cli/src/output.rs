@@ -4,7 +4,8 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tempfile::NamedTempFile;
+use kimi_k3::packed::PackedError;
+use kimi_k3::whole::WholeFile;
 use tracing::Level;
 
 use crate::error::CliError;
@@ -23,6 +24,11 @@ pub(crate) fn log(verbose: u8) {
 /// An error with its code.
 pub(crate) fn error(error: &CliError) {
     note(&format!("error[{}]: {error}", error.code()));
+}
+
+/// What is wrong with a file of packed weights, which keeps nothing from running.
+pub(crate) fn warning(fault: &PackedError) {
+    note(&format!("warning[{}]: {fault}", fault.code()));
 }
 
 /// A remark beside the output.
@@ -57,9 +63,7 @@ pub(crate) fn progress(what: &'static str) -> ProgressBar {
 pub(crate) struct Whole {
     /// As the user names it.
     path: PathBuf,
-    /// Where it lies, links followed.
-    target: PathBuf,
-    file: NamedTempFile,
+    file: WholeFile,
 }
 
 impl Whole {
@@ -81,16 +85,11 @@ impl Whole {
             }
             Err(error) => return Err(failed(&error)),
         };
-        let folder = match target.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            Some(_) | None => Path::new("."),
-        };
-        let mut builder = tempfile::Builder::new();
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.tempfile_in(folder).map_err(|error| failed(&error))?;
-        interrupt::remove_when_killed(file.path());
-        Ok(Whole { path: path.to_owned(), target, file })
+        let file = WholeFile::create(&target).map_err(|error| failed(&error))?;
+        if let Some(part) = file.part() {
+            interrupt::remove_when_killed(part);
+        }
+        Ok(Whole { path: path.to_owned(), file })
     }
 
     /// The error for a file that cannot be written.
@@ -102,11 +101,9 @@ impl Whole {
     ///
     /// # Errors
     /// The disk does not take it.
-    pub(crate) fn finish(mut self, bytes: &[u8]) -> Result<(), CliError> {
-        let written = self.file.write_all(bytes).and_then(|()| self.file.as_file().sync_all());
-        written.map_err(|error| self.failed(error))?;
-        let Whole { path, target, file } = self;
-        let fault = |error: tempfile::PersistError| error.error.to_string();
-        file.persist(target).map(drop).map_err(|error| CliError::File { path, fault: fault(error) })
+    pub(crate) fn finish(self, bytes: &[u8]) -> Result<(), CliError> {
+        let Whole { path, file } = self;
+        let written = file.file().write_all(bytes).and_then(|()| file.finish());
+        written.map_err(|error| CliError::File { path, fault: error.to_string() })
     }
 }

@@ -285,6 +285,108 @@ fn an_output_that_is_full_is_an_error() {
     assert!(stderr.starts_with("error[K0702]: "), "{stderr}");
 }
 
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn packed_weights_are_made_ahead_used_and_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("packed");
+    let (mini, place) = (mini(), packed.to_str().unwrap().to_owned());
+    let mini = mini.to_str().unwrap();
+    let pack = |more: &[&str]| {
+        let output = run(&[&["pack", "--model", mini, "--packed", &place][..], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let words = ["--prompt", "x", "--max-new-tokens", "1", "--packed", &place];
+    let base = [&["generate", "--model", mini][..], &words].concat();
+    let generate = |more: &[&str]| {
+        let output = run(&[&base[..], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (output.stdout, String::from_utf8(output.stderr).unwrap())
+    };
+    assert!(pack(&[]).ends_with("bytes packed\n"));
+    assert!(pack(&["--ranks", "1", "--rank", "0"]).ends_with("there before\n"));
+    let first = names(&packed);
+    assert!(first.len() == 1 && first[0].starts_with("rank0-of-1-"), "{first:?}");
+    let (text, said) = generate(&["--progress"]);
+    assert!(said.contains("loading: 0.01") && said.contains(" GB/s\n"), "{said}");
+    assert!(!said.contains("warning"), "{said}");
+
+    // A flipped byte, half a file, and another file: said, and made anew.
+    let path = packed.join(&first[0]);
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    *flipped.iter_mut().rev().nth(9000).unwrap() ^= 1;
+    for damaged in [flipped, whole[..whole.len() / 2].to_vec(), b"another file".to_vec()] {
+        std::fs::write(&path, damaged).unwrap();
+        let (again, said) = generate(&[]);
+        assert!(said.starts_with("warning[K0214]: "), "{said}");
+        assert!(said.contains(&first[0]) && again == text, "{said}");
+        assert!(std::fs::read(&path).unwrap() == whole);
+    }
+    // Where nothing can be kept the weights are packed in memory, and `pack` says that it cannot.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let nowhere = file.join("x");
+    let nowhere = nowhere.to_str().unwrap();
+    let mut without = base.clone();
+    *without.last_mut().unwrap() = nowhere;
+    let output = run(&without);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("warning[K0215]: "), "{said}");
+    assert!(output.stdout == text);
+    refused(&["pack", "--model", mini, "--packed", nowhere], 4, "K0215");
+    refused(&["pack", "--model", mini, "--packed", mini], 4, "K0215");
+    refused(&["pack", "--model", mini, "--packed", &place, "--rank", "1"], 1, "K0401");
+    // Every rank has a file of its own; nothing else is left.
+    assert_eq!(pack(&["--ranks", "2"]).lines().count(), 2);
+    assert_eq!(names(&packed).len(), 3);
+    assert!(!names(Path::new(mini)).iter().any(|name| name.contains("pack")));
+    // Another checkpoint of the same content has its own.
+    let copy = copy();
+    refused(&["pack", "--model", copy.path().join("x").to_str().unwrap()], 4, "K0101");
+    let model = copy.path().to_str().unwrap();
+    assert!(run(&["pack", "--model", model, "--packed", &place]).status.success());
+    assert_eq!(names(&packed).len(), 4);
+}
+
+#[test]
+fn killed_at_any_time_a_process_leaves_no_half_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("packed");
+    let (mini, out) = (mini(), folder.path().join("out.safetensors"));
+    let ids = folder.path().join("ids.json");
+    std::fs::write(&ids, "[0, 1, 2, 3, 4, 5, 6, 7]").unwrap();
+    for milliseconds in [1, 20, 60, 100, 150, 200, 300, 500] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_kimi-k3"))
+            .args(["logits", "--model", mini.to_str().unwrap(), "--tokens", ids.to_str().unwrap()])
+            .args(["--out", out.to_str().unwrap(), "--packed", packed.to_str().unwrap()])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut there = names(folder.path());
+        there.retain(|name| name != "out.safetensors" && name != "packed");
+        assert_eq!(there, ["ids.json"], "after {milliseconds} ms");
+        if packed.exists() {
+            assert!(names(&packed).iter().all(|name| name.ends_with(".kpacked")));
+        }
+    }
+    // What is there is whole.
+    let pack = ["pack", "--model", mini.to_str().unwrap(), "--packed", packed.to_str().unwrap()];
+    let output = run(&pack);
+    assert!(output.status.success() && output.stderr.is_empty());
+}
+
 #[test]
 fn the_first_interrupt_ends_after_the_step_that_runs() {
     ended_by("-INT");

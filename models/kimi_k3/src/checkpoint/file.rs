@@ -5,9 +5,12 @@
 use std::fs::{File, Metadata};
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
 
 use super::CheckpointError;
+use crate::files::{open_regular, read_at};
 
 /// An open file.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub(super) struct OpenFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     size: u64,
+    device: u64,
     inode: u64,
     modified: Option<SystemTime>,
 }
@@ -28,10 +32,13 @@ struct Identity {
 impl Identity {
     fn of(metadata: &Metadata) -> Identity {
         #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(metadata);
+        let [device, inode] = {
+            use std::os::unix::fs::MetadataExt;
+            [metadata.dev(), metadata.ino()]
+        };
         #[cfg(not(unix))]
-        let inode = 0;
-        Identity { size: metadata.len(), inode, modified: metadata.modified().ok() }
+        let [device, inode] = [0, 0];
+        Identity { size: metadata.len(), device, inode, modified: metadata.modified().ok() }
     }
 }
 
@@ -43,11 +50,7 @@ impl OpenFile {
     }
 
     fn open_regular(path: &Path) -> Result<OpenFile, Error> {
-        // Asked before opening: to open a pipe would wait for its writer.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
-        }
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         let identity = Identity::of(&file.metadata()?);
         Ok(OpenFile { path: path.to_owned(), file, identity })
     }
@@ -60,7 +63,7 @@ impl OpenFile {
     /// Bytes from an offset.
     pub(super) fn read(&self, start: u64, len: usize) -> Result<Vec<u8>, CheckpointError> {
         let mut bytes = vec![0; len];
-        self.read_at(&mut bytes, start).map_err(|source| {
+        read_at(&self.file, &mut bytes, start).map_err(|source| {
             let path = self.path.clone();
             match source.kind() {
                 ErrorKind::UnexpectedEof => CheckpointError::Changed { path, fault: "cut off" },
@@ -68,20 +71,6 @@ impl OpenFile {
             }
         })?;
         Ok(bytes)
-    }
-
-    #[cfg(unix)]
-    fn read_at(&self, bytes: &mut [u8], start: u64) -> Result<(), Error> {
-        std::os::unix::fs::FileExt::read_exact_at(&self.file, bytes, start)
-    }
-
-    /// Where no file is read at a place: with a position of its own.
-    #[cfg(not(unix))]
-    fn read_at(&self, bytes: &mut [u8], start: u64) -> Result<(), Error> {
-        use std::io::{Read, Seek, SeekFrom};
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(start))?;
-        file.read_exact(bytes)
     }
 
     /// Where it was opened.
@@ -97,6 +86,24 @@ impl OpenFile {
         if now == self.identity {
             return Ok(());
         }
-        Err(changed(if now.inode == self.identity.inode { "written" } else { "replaced" }))
+        let of_file = |of: Identity| (of.device, of.inode);
+        let same = of_file(now) == of_file(self.identity);
+        Err(changed(if same { "written" } else { "replaced" }))
+    }
+
+    /// Tells a hash what the file was when it was opened. The number of its file system may be another after the next
+    /// start of the machine.
+    pub(super) fn identify(&self, hash: &mut Sha256) {
+        let name = self.path.file_name().unwrap_or_default();
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name.as_encoded_bytes());
+        hash.update(self.identity.size.to_le_bytes());
+        hash.update(self.identity.inode.to_le_bytes());
+        let modified =
+            self.identity.modified.map_or(0, |time| match time.duration_since(UNIX_EPOCH) {
+                Ok(after) => after.as_nanos() as i128,
+                Err(before) => -(before.duration().as_nanos() as i128),
+            });
+        hash.update(modified.to_le_bytes());
     }
 }

@@ -8,7 +8,8 @@
 //! * contracts: what a kernel needs of the values of an integer buffer is promised by whoever fills it, in
 //!   this step or, for a state, in an earlier one, on every rank;
 //! * `settled`: the launch right before, that of the step before included, does not write it, so that it may be
-//!   read early.
+//!   read early;
+//! * stored: all kernels that read a weight want its elements in one order.
 //!
 //! What is assumed: a kernel writes all of each `output` (its own verification and the emulator's poison speak
 //! of that), a kernel that is given a prefix of a buffer touches no more than that (the author of the plan says so),
@@ -21,10 +22,12 @@ use super::{
     Argument, ArgumentValue, BufferId, KernelKey, NodeOp, Plan, PlanBuffer, PlanCode, PlanError,
     Region, Signature,
 };
+use crate::stored::StoredLayout;
 
 mod arguments;
 mod contracts;
 mod memory;
+mod stored;
 
 /// Ranks of a plan at most.
 const MAX_RANKS: u32 = 64;
@@ -34,12 +37,18 @@ const MAX_RANKS: u32 = 64;
 pub struct CheckedPlan {
     plan: Plan,
     signatures: BTreeMap<KernelKey, Signature>,
+    stored: BTreeMap<BufferId, StoredLayout>,
 }
 
 impl CheckedPlan {
     /// The parameters of a kernel of the plan.
     pub fn signature(&self, kernel: &KernelKey) -> &Signature {
         &self.signatures[kernel]
+    }
+
+    /// Where the elements of a buffer lie when not in row-major order: whoever fills it packs by this.
+    pub fn stored(&self, buffer: BufferId) -> Option<&StoredLayout> {
+        self.stored.get(&buffer)
     }
 }
 
@@ -75,6 +84,7 @@ impl Plan {
         signatures: BTreeMap<KernelKey, Signature>,
     ) -> Result<CheckedPlan, Vec<PlanError>> {
         let mut checker = Checker { plan: &self, signatures: &signatures, errors: Vec::new() };
+        let mut stored = BTreeMap::new();
         checker.structure();
         if checker.errors.is_empty() {
             let accesses = checker.accesses();
@@ -82,10 +92,15 @@ impl Plan {
                 checker.memory(&accesses);
                 checker.contracts();
                 checker.settled(&accesses);
+                stored = checker.stored();
             }
         }
         let errors = checker.errors;
-        if errors.is_empty() { Ok(CheckedPlan { plan: self, signatures }) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(CheckedPlan { plan: self, signatures, stored })
+        } else {
+            Err(errors)
+        }
     }
 }
 

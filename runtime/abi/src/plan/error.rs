@@ -21,6 +21,8 @@ pub enum PlanCode {
     Settled,
     /// P0108: a collective or copy whose sizes or types do not fit.
     Collective,
+    /// P0109: a weight is wanted in two orders, or what has a stored order is no weight that kernels alone read.
+    Stored,
 }
 
 impl PlanCode {
@@ -35,6 +37,7 @@ impl PlanCode {
             PlanCode::Contract => "P0106",
             PlanCode::Settled => "P0107",
             PlanCode::Collective => "P0108",
+            PlanCode::Stored => "P0109",
         }
     }
 }

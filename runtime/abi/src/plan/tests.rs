@@ -348,3 +348,58 @@ fn sizes_of_collectives_fit_the_ranks() {
     let error = PlanError { code: PlanCode::Race, node: "n".into(), message: "m".into() };
     assert_eq!(error.to_string(), "P0105: n: m");
 }
+
+/// `[2, 2]` with its axes exchanged.
+fn turned() -> crate::stored::StoredLayout {
+    let digit = |stride| vec![crate::stored::StoredDigit { extent: 2, stride }];
+    crate::stored::StoredLayout::new(vec![digit(1), digit(2)]).unwrap()
+}
+
+#[test]
+fn a_weight_has_the_order_that_all_of_its_kernels_want() {
+    let mut signatures = signatures();
+    let mut other = signatures[&key("scale")].clone();
+    signatures.get_mut(&key("scale")).unwrap().params[0].stored = Some(turned());
+    let two = |other: Signature| {
+        let mut all = signatures.clone();
+        all.insert(key("other"), other);
+        let mut s = Sample::new();
+        let (w, x, y, state) = (s.w, s.x, s.y, s.state);
+        s.scale("first", x, y);
+        let node = s.builder.kernel("second", "k.tile", "other", &[]).read("w", w).read("x", y);
+        node.write("y", state).scalar("by", Scalar::F32(2.0)).add();
+        (w, x, s.builder.finish().check(all))
+    };
+    let (.., refused) = two(other.clone());
+    let refused = refused.unwrap_err();
+    assert_eq!(
+        refused[0].to_string(),
+        "P0109: second: `w` is wanted as row-major here, but as (2, 2):(1, 2) by `first`"
+    );
+    other.params[0].stored = Some(turned());
+    let (w, x, plan) = two(other);
+    let plan = plan.unwrap();
+    assert_eq!((plan.stored(w), plan.stored(x)), (Some(&turned()), None));
+}
+
+#[test]
+fn what_has_a_stored_order_is_no_copy_and_of_the_size_of_its_layout() {
+    let mut signatures = signatures();
+    let scale = signatures.get_mut(&key("scale")).unwrap();
+    scale.params[0].stored = Some(turned());
+    let mut s = Sample::new();
+    let (w, x, y, state) = (s.w, s.x, s.y, s.state);
+    s.scale("scale", x, y);
+    let region = |buffer| Region { buffer, start: 0, len: 4 };
+    s.builder.copy("copy", region(w), region(state));
+    let errors = s.builder.finish().check(signatures.clone()).unwrap_err();
+    assert_eq!((errors.len(), errors[0].code, &*errors[0].node), (1, PlanCode::Stored, "copy"));
+
+    let digit = |extent, stride| vec![crate::stored::StoredDigit { extent, stride }];
+    let large = crate::stored::StoredLayout::new(vec![digit(3, 1), digit(2, 3)]).unwrap();
+    signatures.get_mut(&key("scale")).unwrap().params[0].stored = Some(large);
+    let mut s = Sample::new();
+    s.scale("scale", x, y);
+    let errors = s.builder.finish().check(signatures).unwrap_err();
+    assert_eq!(errors[0].message, "`w` does not have the 6 elements of (3, 2):(1, 3)");
+}
