@@ -5,6 +5,7 @@
 // it needs all 192. The same code does both halves in every form; the forms differ in what stands between them:
 //
 //   cluster    a cluster of 8: each CTA writes its 24 values to the shared memory of all (DSMEM), one cluster barrier
+//   alone      the same with so much shared memory that an SM takes one CTA, as a cluster may crowd two on one
 //   sweeps     one persistent launch: all first halves, then all second halves, which wait at a counter of their pick
 //   turns      one persistent launch: first and second half of an item by turns, the same counters
 //   launches   two launches, the second started early, as the kernels of Kimi K3 are: weights are read after the wait
@@ -38,6 +39,7 @@ constexpr int ROWS = Z / SHARE;            // rows of W2 that a CTA does
 constexpr int GZ = Z / GROUP, GI = I / GROUP;
 constexpr int PAD = GROUP + 4;             // words of a group in shared memory: no two lanes meet in a bank
 constexpr int CHUNKS = (ROWS / WARPS * GI + 31) / 32;   // 16-byte pieces of W2 a lane
+constexpr int WHOLE_SM = 120 * 1024;                    // more than half of the shared memory of an SM
 constexpr long long SPIN_LIMIT = 2000000000;            // clock cycles, about a second
 
 #define CHECK(call)                                                                                          \
@@ -78,6 +80,18 @@ __host__ __device__ inline float activation(float g, float u) {
     return 4.0f * tanhf(g * 0.25f) / (1.0f + expf(-g)) * 25.0f * tanhf(u * 0.04f);
 }
 
+// Loads that stay where they stand, so that what a form has in flight across its exchange is in flight there.
+__device__ inline uint4 piece_at(const uint4 *at) {
+    uint4 v;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+    return v;
+}
+__device__ inline uint32_t byte_at(const uint8_t *at) {
+    uint32_t v;
+    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+    return v;
+}
+
 // Adds the products of 32 weights with 32 values. Magnitudes as the upper halves of floats, by bytes of a table.
 __device__ inline float products(uint4 weights, const float *x) {
     const uint32_t words[4] = {weights.x, weights.y, weights.z, weights.w};
@@ -102,7 +116,7 @@ __device__ inline float products(uint4 weights, const float *x) {
     return sum;
 }
 
-__device__ inline float power(uint8_t scale) { return __uint_as_float(uint32_t(scale) << 23); }
+__device__ inline float power(uint32_t scale) { return __uint_as_float(scale << 23); }
 
 // First half: the values of act that CTA `share` of a pick makes, into `mine`; `zs` is Z padded values.
 __device__ void first_half(const Problem &p, int pick, int share, float *zs, float *mine) {
@@ -115,15 +129,15 @@ __device__ void first_half(const Problem &p, int pick, int share, float *zs, flo
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
         uint4 w[2][2 * PER];
-        uint8_t s[2][2 * PER];
+        uint32_t s[2][2 * PER];
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
             const int g = (step * 2 + part) * 32 + lane;
 #pragma unroll
             for (int r = 0; r < 2 * PER; ++r) {
                 const int64_t row = (e * 2 + r / PER) * I + first + r % PER;
-                w[part][r] = g < GZ ? __ldg(p.w13 + row * GZ + g) : uint4{0, 0, 0, 0};
-                s[part][r] = g < GZ ? __ldg(p.s13 + row * GZ + g) : 127;
+                w[part][r] = g < GZ ? piece_at(p.w13 + row * GZ + g) : uint4{0, 0, 0, 0};
+                s[part][r] = g < GZ ? byte_at(p.s13 + row * GZ + g) : 127;
             }
         }
         if (step == 0) {
@@ -149,7 +163,7 @@ __device__ void first_half(const Problem &p, int pick, int share, float *zs, flo
 // What a lane reads of W2.
 struct Piece {
     uint4 w[CHUNKS];
-    uint8_t s[CHUNKS];
+    uint32_t s[CHUNKS];
 };
 
 __device__ inline void fetch(const Problem &p, int pick, int share, Piece &piece) {
@@ -159,8 +173,8 @@ __device__ inline void fetch(const Problem &p, int pick, int share, Piece &piece
     for (int i = 0; i < CHUNKS; ++i) {
         const int at = i * 32 + lane;
         const bool is_there = at < ROWS / WARPS * GI;
-        piece.w[i] = is_there ? __ldg(p.w2 + base + at) : uint4{0, 0, 0, 0};
-        piece.s[i] = is_there ? __ldg(p.s2 + base + at) : 127;
+        piece.w[i] = is_there ? piece_at(p.w2 + base + at) : uint4{0, 0, 0, 0};
+        piece.s[i] = is_there ? byte_at(p.s2 + base + at) : 127;
     }
 }
 
@@ -302,8 +316,8 @@ __global__ void fill_scales(uint8_t *scales, uint64_t count, uint32_t seed) {
     for (uint64_t i = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; i < count; i += uint64_t(gridDim.x) * blockDim.x) scales[i] = scale_at(i, seed);
 }
 
-enum Form { CLUSTER, SWEEPS, TURNS, LAUNCHES, SETTLED, FORMS };
-const char *const NAMES[FORMS] = {"cluster", "sweeps", "turns", "launches", "settled"};
+enum Form { CLUSTER, ALONE, SWEEPS, TURNS, LAUNCHES, SETTLED, FORMS };
+const char *const NAMES[FORMS] = {"cluster", "alone", "sweeps", "turns", "launches", "settled"};
 constexpr uint32_t SEED_W13 = 1, SEED_S13 = 2, SEED_W2 = 3, SEED_S2 = 4, SEED_Z = 5;
 
 static void launch(Form form, Problem p, int persistent, cudaStream_t stream) {
@@ -316,6 +330,7 @@ static void launch(Form form, Problem p, int persistent, cudaStream_t stream) {
     early.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = dim3(SHARE, p.picks);
     switch (form) {
+        case ALONE: config.dynamicSmemBytes = WHOLE_SM; [[fallthrough]];
         case CLUSTER: CHECK(cudaLaunchKernelEx(&config, cluster_kernel, p)); return;
         case SWEEPS:
         case TURNS:
@@ -414,7 +429,7 @@ int main(int argc, char **argv) {
     CHECK(cudaGetLastError());
     CHECK(cudaStreamSynchronize(stream));
     const int shared = int(sizeof(Shared));
-    CHECK(cudaFuncSetAttribute(cluster_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    CHECK(cudaFuncSetAttribute(cluster_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, WHOLE_SM));
     CHECK(cudaFuncSetAttribute(sweeps_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     CHECK(cudaFuncSetAttribute(turns_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     CHECK(cudaFuncSetAttribute(first_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));

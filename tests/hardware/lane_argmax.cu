@@ -42,7 +42,7 @@ __device__ inline bool beats(const Best &a, const Best &b) {
 
 template <bool REDUX>
 __device__ inline Best of_lanes(Best own) {
-    if (REDUX) {
+    if constexpr (REDUX) {
         // -0 becomes +0; negative numbers are turned round.
         const uint32_t bits = __float_as_uint(own.value + 0.0f);
         const uint32_t key = bits ^ (uint32_t(int32_t(bits) >> 31) | 0x80000000u);
@@ -50,12 +50,13 @@ __device__ inline Best of_lanes(Best own) {
         const int index = int(__reduce_min_sync(~0u, key == most ? unsigned(own.index) : ~0u));
         const uint32_t back = most ^ (uint32_t(int32_t(~most) >> 31) | 0x80000000u);
         return Best{__uint_as_float(back), index};
+    } else {
+        for (int distance = 1; distance < 32; distance *= 2) {
+            const Best other = {__shfl_xor_sync(~0u, own.value, distance), __shfl_xor_sync(~0u, own.index, distance)};
+            if (beats(other, own)) own = other;
+        }
+        return own;
     }
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const Best other = {__shfl_xor_sync(~0u, own.value, distance), __shfl_xor_sync(~0u, own.index, distance)};
-        if (beats(other, own)) own = other;
-    }
-    return own;
 }
 
 template <bool REDUX, int WARPS, int ROUNDS>
