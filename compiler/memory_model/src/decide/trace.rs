@@ -1,0 +1,296 @@
+//! What one thread may do: every path through its program, for every value that its reads might return.
+
+use std::collections::BTreeSet;
+
+use crate::code::{Code, Diagnostic};
+use crate::event::{FenceOrder, ProxyFence, Scope};
+use crate::litmus::{Barrier, BarrierMode, Instruction, Memory, Operation, Test, Value, Word};
+
+/// The most events of one thread in one execution: dependencies are sets of bits.
+const MAX_EVENTS: usize = 64;
+
+/// What a trace does at one point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Reads a value.
+    Read {
+        memory: Memory,
+        value: Word,
+        /// Whether somebody uses the value: not for `red`.
+        returns: bool,
+        /// Whether the next action is the write of the same update.
+        updates: bool,
+    },
+    /// Writes a value.
+    Write { memory: Memory, value: Word },
+    /// A fence between threads.
+    Fence(FenceOrder, Scope),
+    /// A fence between proxies.
+    ProxyFence(ProxyFence),
+    /// A barrier of the CTA.
+    Barrier { mode: BarrierMode, key: (Word, Option<Word>), quorum: Option<Word> },
+    /// The first half of a barrier of the cluster; whether it releases.
+    ClusterArrive(bool),
+    /// The second half.
+    ClusterWait,
+}
+
+/// An action with its origin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Done {
+    pub(super) action: Action,
+    /// The line of the program.
+    pub(super) line: usize,
+    /// The earlier events of the trace on which it depends, as bits.
+    pub(super) depends: u64,
+}
+
+/// A path with its values.
+#[derive(Debug, Clone)]
+pub(super) struct Trace {
+    pub(super) done: Vec<Done>,
+    /// What the registers hold at the end.
+    pub(super) registers: Vec<Word>,
+}
+
+/// The values that each object might hold.
+pub(super) type Domain = Vec<BTreeSet<Word>>;
+
+/// Bounds of the enumeration.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// How often a path may run through a loop.
+    pub(super) unroll: u32,
+    /// The most traces of a thread.
+    pub(super) traces: usize,
+    /// The most values of an object.
+    pub(super) values: usize,
+}
+
+/// A thread on its way.
+#[derive(Clone)]
+struct State {
+    line: usize,
+    registers: Vec<(Word, u64)>,
+    done: Vec<Done>,
+    /// What decided the way so far.
+    control: u64,
+    /// How often each line jumped back.
+    jumps: Vec<u32>,
+}
+
+/// The traces of every thread, and the values that memory might hold.
+///
+/// The values are a fixed point: reads return initial values and what the traces of the round before write.
+/// A value needs no more rounds than an execution has writes, as no value comes out of nothing.
+pub(super) fn traces(test: &Test, bounds: Bounds) -> Result<(Vec<Vec<Trace>>, Domain), Diagnostic> {
+    let mut domain: Domain = vec![BTreeSet::new(); test.locations.len()];
+    for location in &test.locations {
+        domain[location.object as usize].insert(location.init);
+    }
+    let mut round = 0;
+    loop {
+        let mut all = Vec::with_capacity(test.threads.len());
+        for thread in 0..test.threads.len() {
+            all.push(of_thread(test, thread, &domain, bounds)?);
+        }
+        let mut grown = domain.clone();
+        let mut writes = 0;
+        for traces in &all {
+            let mut most = 0;
+            for trace in traces {
+                let mut count = 0;
+                for done in &trace.done {
+                    if let Action::Write { memory, value } = done.action {
+                        count += 1;
+                        grown[test.locations[memory.location].object as usize].insert(value);
+                    }
+                }
+                most = most.max(count);
+            }
+            writes += most;
+        }
+        if grown == domain || round > writes {
+            return Ok((all, domain));
+        }
+        if grown.iter().any(|values| values.len() > bounds.values) {
+            return Err(too_many(test, 0));
+        }
+        domain = grown;
+        round += 1;
+    }
+}
+
+fn too_many(test: &Test, thread: usize) -> Diagnostic {
+    let spot = test.threads[thread]
+        .code
+        .first()
+        .map_or(crate::code::Spot { line: 1, column: 1 }, |l| l.spot);
+    let message = "the thread has too many paths or values to look at all of them";
+    Diagnostic::new(Code::M0202, spot, message)
+}
+
+fn of_thread(
+    test: &Test,
+    thread: usize,
+    domain: &Domain,
+    bounds: Bounds,
+) -> Result<Vec<Trace>, Diagnostic> {
+    let program = &test.threads[thread];
+    let start = State {
+        line: 0,
+        registers: program.init.iter().map(|value| (*value, 0)).collect(),
+        done: Vec::new(),
+        control: 0,
+        jumps: vec![0; program.code.len()],
+    };
+    let mut open = vec![start];
+    let mut traces = Vec::new();
+    while let Some(mut state) = open.pop() {
+        match run(test, thread, &mut state, bounds) {
+            Stop::End => {
+                let registers = state.registers.iter().map(|(value, _)| *value).collect();
+                traces.push(Trace { done: state.done, registers });
+            }
+            Stop::Unfinished => {}
+            Stop::Read(memory) => {
+                let object = test.locations[memory.location].object as usize;
+                for value in domain[object].iter().rev() {
+                    let mut next = state.clone();
+                    step_read(test, thread, &mut next, memory, *value);
+                    open.push(next);
+                }
+            }
+            Stop::TooLong => return Err(too_many(test, thread)),
+        }
+        if open.len() + traces.len() > bounds.traces {
+            return Err(too_many(test, thread));
+        }
+    }
+    Ok(traces)
+}
+
+/// Why a thread does not go on by itself.
+enum Stop {
+    End,
+    /// It would run through a loop once more.
+    Unfinished,
+    /// It reads.
+    Read(Memory),
+    TooLong,
+}
+
+impl State {
+    fn value(&self, value: Value) -> (Word, u64) {
+        match value {
+            Value::Constant(value) => (value, 0),
+            Value::Register(register) => self.registers[register],
+        }
+    }
+
+    fn push(&mut self, action: Action, depends: u64) {
+        self.done.push(Done { action, line: self.line, depends: depends | self.control });
+    }
+}
+
+/// Runs up to the next read.
+fn run(test: &Test, thread: usize, state: &mut State, bounds: Bounds) -> Stop {
+    let code = &test.threads[thread].code;
+    loop {
+        let Some(line) = code.get(state.line) else { return Stop::End };
+        // An update takes two places.
+        if state.done.len() + 2 > MAX_EVENTS {
+            return Stop::TooLong;
+        }
+        match line.instruction {
+            Instruction::Load { memory, .. }
+            | Instruction::Update { memory, .. }
+            | Instruction::CompareAndSwap { memory, .. } => return Stop::Read(memory),
+            Instruction::Store { memory, value } => {
+                let (value, depends) = state.value(value);
+                state.push(Action::Write { memory, value }, depends);
+            }
+            Instruction::Compute { into, operation, left, right } => {
+                let ((left, from), (right, and)) = (state.value(left), state.value(right));
+                state.registers[into] = (operation.apply(left, right), from | and);
+            }
+            Instruction::Fence(order, scope) => state.push(Action::Fence(order, scope), 0),
+            Instruction::ProxyFence(fence) => state.push(Action::ProxyFence(fence), 0),
+            Instruction::Barrier(barrier) => meet(state, barrier),
+            Instruction::ClusterArrive(releases) => {
+                state.push(Action::ClusterArrive(releases), 0);
+            }
+            Instruction::ClusterWait => state.push(Action::ClusterWait, 0),
+            Instruction::Branch(branch) => {
+                let taken = branch.condition.is_none_or(|(left, compare, right)| {
+                    let ((left, from), (right, and)) = (state.value(left), state.value(right));
+                    state.control |= from | and;
+                    compare.holds(left, right)
+                });
+                if taken {
+                    if branch.target <= state.line {
+                        state.jumps[state.line] += 1;
+                        if state.jumps[state.line] >= bounds.unroll {
+                            return Stop::Unfinished;
+                        }
+                    }
+                    state.line = branch.target;
+                    continue;
+                }
+            }
+        }
+        state.line += 1;
+    }
+}
+
+fn meet(state: &mut State, barrier: Barrier) {
+    let of = |value: Option<Value>| value.map(|value| state.value(value).0);
+    let action = Action::Barrier {
+        mode: barrier.mode,
+        key: (state.value(barrier.instance).0, of(barrier.resource)),
+        quorum: of(barrier.quorum),
+    };
+    state.push(action, 0);
+}
+
+/// Does the instruction that reads, with the value that is read.
+fn step_read(test: &Test, thread: usize, state: &mut State, memory: Memory, value: Word) {
+    let here = 1_u64 << state.done.len();
+    let read = |state: &mut State, returns, updates| {
+        state.push(Action::Read { memory, value, returns, updates }, 0);
+    };
+    match test.threads[thread].code[state.line].instruction {
+        Instruction::Load { into, .. } => {
+            read(state, true, false);
+            state.registers[into] = (value, here);
+        }
+        Instruction::Update { into, operation, value: operand, .. } => {
+            let (operand, depends) = state.value(operand);
+            read(state, into.is_some(), true);
+            let written = operation.apply(value, operand);
+            let of_old = if operation == Operation::Exchange { 0 } else { here };
+            state.push(Action::Write { memory, value: written }, depends | of_old);
+            if let Some(into) = into {
+                state.registers[into] = (value, here);
+            }
+        }
+        Instruction::CompareAndSwap { into, expected, value: new, .. } => {
+            let ((expected, on), (new, depends)) = (state.value(expected), state.value(new));
+            let swaps = expected == value;
+            read(state, true, swaps);
+            if swaps {
+                state.push(Action::Write { memory, value: new }, depends | on | here);
+            }
+            state.registers[into] = (value, here);
+        }
+        Instruction::Store { .. }
+        | Instruction::Compute { .. }
+        | Instruction::Fence(..)
+        | Instruction::ProxyFence(_)
+        | Instruction::Barrier(_)
+        | Instruction::ClusterArrive(_)
+        | Instruction::ClusterWait
+        | Instruction::Branch(_) => {}
+    }
+    state.line += 1;
+}
