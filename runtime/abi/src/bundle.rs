@@ -16,7 +16,8 @@
 //! The hash says that a file is whole, not who made it: everything that the index says is checked besides, and no
 //! content makes this module panic.
 //!
-//! A writer replaces a bundle by renaming a new file over it, so that a mapped one keeps its bytes.
+//! A writer replaces a bundle by renaming a new file over it, so that a mapped one keeps its bytes. Where somebody cuts
+//! a mapped one off nevertheless, a program that called [`end_on_bus_error`] ends with a message that names it.
 
 mod error;
 mod format;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::{BundleCode, BundleError};
 pub use format::{VERSION, encode};
+pub use map::end_on_bus_error;
 
 use crate::plan::{KernelKey, Signature};
 use map::MappedFile;

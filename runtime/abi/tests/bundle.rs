@@ -333,3 +333,52 @@ proptest! {
         }
     }
 }
+
+/// Names the bundle that the process of the test below opens.
+#[cfg(unix)]
+const CUT: &str = "KERNEL_TEST_CUT_BUNDLE";
+
+#[cfg(unix)]
+#[test]
+fn a_bundle_that_is_cut_off_while_it_is_mapped_is_named() {
+    use std::os::unix::process::ExitStatusExt;
+    if let Some(path) = std::env::var_os(CUT) {
+        // In the child: the part of a program.
+        kernel_abi::bundle::end_on_bus_error(4);
+        let others: Vec<Bundle> =
+            (0..70).map(|_| Bundle::open(path.as_ref(), ANYTHING).unwrap()).collect();
+        drop(others);
+        let bundle = Bundle::open(path.as_ref(), ANYTHING).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(0).unwrap();
+        if std::env::var_os("KERNEL_TEST_KILL").is_some() {
+            let id = std::process::id().to_string();
+            std::process::Command::new("kill").args(["-BUS", &id]).status().unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(10));
+        }
+        let sum: u64 = bundle.kernels().flat_map(|k| k.cubin()).map(|&byte| u64::from(byte)).sum();
+        std::process::exit(if sum == 0 { 90 } else { 91 });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kbundle");
+    let name = "a_bundle_that_is_cut_off_while_it_is_mapped_is_named";
+    let child = |more: &[(&str, &str)]| {
+        let mut large = artefact("gemv", "sm_90a", &[("N", 4)], &["N"]);
+        large.cubin = vec![7; 1 << 20];
+        std::fs::write(&path, encode(&Maker::default(), &[large]).unwrap()).unwrap();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]).env(CUT, &path).envs(more.iter().copied());
+        let output = command.output().unwrap();
+        (output.status, String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, said) = child(&[]);
+    let line = format!(
+        "error[B0108]: {}: a part of it is gone: it was cut off while it was in use\n",
+        path.display()
+    );
+    assert_eq!(status.code(), Some(4), "{said}");
+    assert!(said.ends_with(&line), "{said}");
+    // A bus error of another origin is what it was.
+    let (status, said) = child(&[("KERNEL_TEST_KILL", "1")]);
+    assert!(status.signal().is_some() && !said.contains("B0108"), "{status} {said}");
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::RuntimeError;
+use crate::error::{DriverError, RuntimeError};
 use crate::ffi::{self, ContextHandle, DeviceHandle, DeviceProperty};
 
 /// The least version of the driver's interface: 12.8.
@@ -14,10 +14,26 @@ const NO_DEVICE: u32 = 100;
 const HELD: [u32; 2] = [46, 101];
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
+/// Memory of a device for what the driver makes of kernels and graphs.
+pub(crate) const HEADROOM: u64 = 128 << 20;
 /// `CU_COMPUTEMODE_PROHIBITED`.
 const PROHIBITED: u32 = 2;
 /// `CU_COMPUTEMODE_EXCLUSIVE_PROCESS`.
 const EXCLUSIVE: u32 = 3;
+
+/// Why a device cannot be opened, where others are the reason.
+fn held(error: &DriverError, mode: u32, memory_bytes: u64) -> Option<String> {
+    if HELD.contains(&error.code) && mode == EXCLUSIVE {
+        Some(format!("another process holds it, and its compute mode is exclusive ({error})"))
+    } else if HELD.contains(&error.code) {
+        Some(format!("another process holds it ({error})"))
+    } else if error.code == OUT_OF_MEMORY {
+        let gigabytes = memory_bytes as f64 / 1e9;
+        Some(format!("other processes hold all of its memory of {gigabytes:.2} GB ({error})"))
+    } else {
+        None
+    }
+}
 
 /// A driver that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,14 +143,9 @@ impl Device {
             return Err(busy("its compute mode lets no process in".to_owned()));
         }
         let context = ContextHandle::retain(handle).map_err(|error| {
-            if HELD.contains(&error.code) && mode == EXCLUSIVE {
-                busy(format!("another process holds it, and its mode is exclusive ({error})"))
-            } else if HELD.contains(&error.code) {
-                busy(format!("{error}"))
-            } else if error.code == OUT_OF_MEMORY {
-                busy(format!("its memory is full ({error})"))
-            } else {
-                RuntimeError::from(error)
+            match held(&error, mode, info.memory_bytes) {
+                Some(why) => busy(why),
+                None => RuntimeError::from(error),
             }
         })?;
         let device = Device { context, info };
@@ -169,11 +180,15 @@ impl Device {
     /// # Errors
     /// There is less, or the device was lost.
     pub fn check_free(&self, what: &str, needed: u64) -> Result<(), RuntimeError> {
-        let (free, total) = self.memory()?;
-        if needed > free {
-            return Err(RuntimeError::Memory { what: what.to_owned(), needed, free, total });
-        }
-        Ok(())
+        let (free, _) = self.memory()?;
+        if needed > free { Err(self.too_small(what, needed)) } else { Ok(()) }
+    }
+
+    /// The error for memory that is not there, with who has it.
+    pub(crate) fn too_small(&self, what: &str, needed: u64) -> RuntimeError {
+        let (free, total) = self.context.memory().unwrap_or((0, self.info.memory_bytes));
+        let others = total.saturating_sub(free).saturating_sub(self.context.taken_bytes());
+        RuntimeError::Memory { what: what.to_owned(), needed, free, total, others }
     }
 
     /// Whether a kernel did not end, or the device was lost: nothing is done on it any more.
@@ -193,9 +208,38 @@ impl Device {
 
     /// Gives the device up where an error means that it was lost.
     pub(crate) fn noticed<T>(&self, result: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
-        if result.as_ref().is_err_and(RuntimeError::leaves_work_behind) {
-            self.give_up();
+        match result {
+            Err(error) if error.leaves_work_behind() => {
+                self.give_up();
+                Err(error)
+            }
+            // The driver needs memory of its own for kernels, queues and graphs.
+            Err(RuntimeError::Driver(error)) if error.code == OUT_OF_MEMORY => {
+                Err(self.too_small(&format!("what {} makes", error.call), HEADROOM))
+            }
+            other => other,
         }
-        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_others_hold_is_told_from_one_that_fails() {
+        let error = |code, name: &str| DriverError {
+            call: "cuDevicePrimaryCtxRetain",
+            code,
+            name: name.to_owned(),
+        };
+        let held = |code, name: &str, mode| held(&error(code, name), mode, 150_754_820_096);
+        let why = held(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", EXCLUSIVE).unwrap();
+        assert!(why.starts_with("another process holds it, and its compute mode is exclusive"));
+        let why = held(101, "CUDA_ERROR_INVALID_DEVICE", 0).unwrap();
+        assert!(why.starts_with("another process holds it (cuDevice"), "{why}");
+        let why = held(OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", 0).unwrap();
+        assert!(why.starts_with("other processes hold all of its memory of 150.75 GB"), "{why}");
+        assert_eq!(held(999, "CUDA_ERROR_UNKNOWN", EXCLUSIVE), None);
     }
 }

@@ -66,8 +66,8 @@ pub enum RuntimeError {
     Driver(DriverError),
     /// The world's: too little memory.
     #[error(
-        "{what} need {:.2} GB on the device, {:.2} GB of {:.2} GB are free",
-        *needed as f64 / GB, *free as f64 / GB, *total as f64 / GB
+        "{what} need {:.2} GB on the device, {:.2} GB of {:.2} GB are free{}",
+        *needed as f64 / GB, *free as f64 / GB, *total as f64 / GB, shortage(*needed, *free, *others)
     )]
     Memory {
         /// What the memory is for.
@@ -78,6 +78,8 @@ pub enum RuntimeError {
         free: u64,
         /// Bytes of the device.
         total: u64,
+        /// Bytes that this process does not hold and that are not free.
+        others: u64,
     },
     /// The caller's: bytes of another size.
     #[error("`{buffer}` has {wanted} bytes, not {found}")]
@@ -251,6 +253,22 @@ impl From<DriverError> for RuntimeError {
             RuntimeError::Driver(error)
         }
     }
+}
+
+/// What the driver takes for a process, its kernels and its queues, at most.
+const OF_DRIVER: u64 = 2_000_000_000;
+
+/// How much is missing, and whether others hold it.
+fn shortage(needed: u64, free: u64, others: u64) -> String {
+    let missing = needed.saturating_sub(free);
+    let mut text = String::new();
+    if missing > 0 {
+        text.push_str(&format!(", {:.2} GB are missing", missing as f64 / GB));
+    }
+    if others > OF_DRIVER {
+        text.push_str(&format!("; other processes hold about {:.2} GB", others as f64 / GB));
+    }
+    text
 }
 
 /// `13.0` for 13000.

@@ -18,7 +18,7 @@ use kernel_abi::plan::{
 
 use crate::arena::Sharing;
 use crate::coverage::Coverage;
-use crate::device::Device;
+use crate::device::{Device, HEADROOM};
 use crate::error::RuntimeError;
 use crate::graph::{Begin, Graph, MarkTable};
 use crate::kernel::{Kernel, KernelImage};
@@ -85,6 +85,13 @@ impl MemoryNeed {
     /// All of it.
     pub fn total(self) -> u64 {
         self.weights.saturating_add(self.states).saturating_add(self.step)
+    }
+
+    /// What it is for, for messages.
+    pub fn parts(self) -> String {
+        let parts = [("weights", self.weights), ("states", self.states), ("a step", self.step)];
+        let shown = parts.map(|(part, bytes)| format!("{part} {:.2} GB", bytes as f64 / 1e9));
+        format!("the buffers of the plan ({}) and its kernels", shown.join(", "))
     }
 }
 
@@ -163,7 +170,7 @@ impl CudaExecutor {
         let FoundPlan { plan, images } = found;
         check_ranks(&plan, options.ranks)?;
         let need = stock::need(&plan, options.sharing)?;
-        device.check_free("the buffers of the plan", need.total())?;
+        device.check_free(&need.parts(), need.total().saturating_add(HEADROOM))?;
         let mut kernels = BTreeMap::new();
         for (key, image) in &images {
             kernels.insert(key.clone(), Kernel::load(device, image)?);

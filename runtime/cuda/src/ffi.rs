@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudarc::driver::sys as cu;
 
@@ -167,6 +167,8 @@ pub(crate) struct ContextHandle {
     device: cu::CUdevice,
     raw: cu::CUcontext,
     given_up: AtomicBool,
+    /// Bytes of memory of the device that this process took.
+    taken: AtomicU64,
 }
 
 // SAFETY: the driver's functions may be called from any thread; the context is made current by each.
@@ -180,8 +182,8 @@ impl ContextHandle {
         let mut raw = ptr::null_mut();
         // SAFETY: writes one handle, which is released once by `drop`.
         call!(cuDevicePrimaryCtxRetain(&mut raw, device.0))?;
-        let context =
-            Arc::new(ContextHandle { device: device.0, raw, given_up: AtomicBool::new(false) });
+        let (given_up, taken) = (AtomicBool::new(false), AtomicU64::new(0));
+        let context = Arc::new(ContextHandle { device: device.0, raw, given_up, taken });
         context.bind()?;
         Ok(context)
     }
@@ -199,6 +201,11 @@ impl ContextHandle {
         // SAFETY: writes two integers.
         call!(cuMemGetInfo_v2(&mut free, &mut total))?;
         Ok((free as u64, total as u64))
+    }
+
+    /// Bytes of memory of the device that this process took.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Destroys nothing on this device any more.
@@ -250,6 +257,7 @@ impl DeviceMemory {
             context.bind()?;
             // SAFETY: writes one address, which is freed once by `drop`.
             call!(cuMemAlloc_v2(&mut address, bytes))?;
+            context.taken.fetch_add(bytes as u64, Ordering::Relaxed);
         }
         Ok(DeviceMemory { context: context.clone(), address, bytes })
     }
@@ -272,6 +280,7 @@ impl Drop for DeviceMemory {
         if self.address != 0 && self.context.takes_leave() {
             // SAFETY: it came from `cuMemAlloc` and is freed here alone; the driver waits for work that uses it.
             dropped("memory of the device", call!(cuMemFree_v2(self.address)));
+            self.context.taken.fetch_sub(self.bytes as u64, Ordering::Relaxed);
         }
     }
 }

@@ -121,11 +121,11 @@ pub(crate) fn allocate(
     bytes: usize,
 ) -> Result<DeviceMemory, RuntimeError> {
     let memory = DeviceMemory::new(device.context()?, bytes).map_err(|error| {
-        if error.code != OUT_OF_MEMORY {
-            return RuntimeError::from(error);
+        if error.code == OUT_OF_MEMORY {
+            device.too_small(what, bytes as u64)
+        } else {
+            RuntimeError::from(error)
         }
-        let (free, total) = device.memory().unwrap_or((0, device.info().memory_bytes));
-        RuntimeError::Memory { what: what.to_owned(), needed: bytes as u64, free, total }
     });
     let memory = device.noticed(memory)?;
     tracing::debug!(what, bytes, address = memory.address(), "took memory");

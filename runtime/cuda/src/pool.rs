@@ -144,7 +144,8 @@ mod tests {
             let free = self.free.get();
             if bytes > free {
                 let what = "a block".to_owned();
-                return Err(RuntimeError::Memory { what, needed: bytes, free, total: 4096 });
+                let (total, others) = (4096, 0);
+                return Err(RuntimeError::Memory { what, needed: bytes, free, total, others });
             }
             self.free.set(free - bytes);
             Ok(Block(bytes, self.free.clone()))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel_abi::plan::{PlanCode, PlanError};
 use kernel_runtime::error::DriverError;
-use kernel_runtime::{Code, RuntimeError, probe};
+use kernel_runtime::{Code, MemoryNeed, RuntimeError, probe};
 
 fn driver(code: u32, name: &str) -> DriverError {
     DriverError { call: "cuCall", code, name: name.to_owned() }
@@ -48,9 +48,11 @@ fn errors() -> Vec<(RuntimeError, &'static str, &'static str)> {
                 needed: 98_000_000_000,
                 free: 70_500_000_000,
                 total: 140_000_000_000,
+                others: 69_000_000_000,
             },
             "R0201",
-            "the weights need 98.00 GB on the device, 70.50 GB of 140.00 GB are free",
+            "the weights need 98.00 GB on the device, 70.50 GB of 140.00 GB are free, 27.50 GB are missing; other \
+             processes hold about 69.00 GB",
         ),
         (
             RuntimeError::Size { buffer: text("ids"), wanted: 4, found: 8 },
@@ -154,4 +156,21 @@ fn the_readme_lists_every_code() {
         assert_eq!(rows, 1, "{code}");
     }
     assert!(Code::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
+}
+
+#[test]
+fn a_plan_that_does_not_fit_says_what_needs_the_memory() {
+    let need = MemoryNeed { weights: 91_200_000_000, states: 3_100_000_000, step: 200_000_000 };
+    assert_eq!(
+        need.parts(),
+        "the buffers of the plan (weights 91.20 GB, states 3.10 GB, a step 0.20 GB) and its kernels"
+    );
+    let own = RuntimeError::Memory {
+        what: need.parts(),
+        needed: need.total(),
+        free: 90_000_000_000,
+        total: 91_000_000_000,
+        others: 1_000_000_000,
+    };
+    assert!(own.to_string().ends_with("90.00 GB of 91.00 GB are free, 4.50 GB are missing"));
 }

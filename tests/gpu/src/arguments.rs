@@ -21,6 +21,8 @@ pub(crate) const USAGE: &str = "usage:\n\
       [--suite DIR] [--report FILE] [memcheck racecheck initcheck synccheck]; logs in DIR; --limit: of one process\n\
   gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
+  gpu-tests hostile --program kimi-k3 --bundle mini.kbundle [--model DIR] [--wrong OTHER_TARGET.kbundle]\n\
+      [--large TP16.kbundle] [--device N] [--report FILE]; takes all memory of the device for moments\n\
 A bundle with kernels whose audit is not clean is refused without --allow-unaudited.\n\
 Without a device every test of `run` is ignored, or fails where KERNEL_GPU is 1.\n";
 
@@ -37,6 +39,8 @@ pub(crate) enum Task {
     Sanitize,
     /// Run the trap.
     Trap,
+    /// Give the program of the model bad input.
+    Hostile,
 }
 
 /// The command line.
@@ -61,6 +65,14 @@ pub(crate) struct Arguments {
     pub(crate) care: Care,
     /// Of a process of the sanitizer.
     pub(crate) limit: Option<Duration>,
+    /// `kimi-k3`.
+    pub(crate) program: Option<PathBuf>,
+    /// The folder of the model.
+    pub(crate) model: Option<PathBuf>,
+    /// A bundle for another architecture.
+    pub(crate) wrong: Option<PathBuf>,
+    /// A bundle of a rank of Kimi K3.
+    pub(crate) large: Option<PathBuf>,
     pub(crate) sanitizer: PathBuf,
     pub(crate) jobs: usize,
     /// For the harness, or words in names, or tools.
@@ -86,6 +98,7 @@ impl Arguments {
             Some("numerics") => Task::Numerics,
             Some("sanitize") => Task::Sanitize,
             Some("trap") => Task::Trap,
+            Some("hostile") => Task::Hostile,
             Some(other) => return Err(format!("there is no task `{other}`")),
             None => return Err("a task is missing".to_owned()),
         };
@@ -106,6 +119,10 @@ impl Arguments {
             rehearse: false,
             care: Care::STANDARD,
             limit: None,
+            program: None,
+            model: None,
+            wrong: None,
+            large: None,
             sanitizer: "compute-sanitizer".into(),
             jobs: 1,
             rest: Vec::new(),
@@ -133,6 +150,10 @@ impl Arguments {
                 "--limit" if all.task == Task::Sanitize => {
                     all.limit = Some(Duration::from_secs(number(&word, &value()?)?));
                 }
+                "--program" if all.task == Task::Hostile => all.program = Some(value()?.into()),
+                "--model" if all.task == Task::Hostile => all.model = Some(value()?.into()),
+                "--wrong" if all.task == Task::Hostile => all.wrong = Some(value()?.into()),
+                "--large" if all.task == Task::Hostile => all.large = Some(value()?.into()),
                 "--sanitizer" => all.sanitizer = value()?.into(),
                 "--jobs" => all.jobs = number(&word, &value()?)?,
                 _ if matches!(all.task, Task::Numerics | Task::Sanitize)

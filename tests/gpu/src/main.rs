@@ -4,9 +4,11 @@
 //! makes a bundle of it, and `gpu-tests run` launches what is in the bundle and compares it with what the emulator
 //! says of the same sources. `gpu-tests numerics` measures how far results are from the emulator's on many more
 //! inputs. `gpu-tests sanitize` runs `gpu-tests run` under compute-sanitizer. `gpu-tests trap` shows on hardware the stale read that the audit looks for.
+//! `gpu-tests hostile` gives `kimi-k3` bad input on a device.
 
 mod arguments;
 mod case;
+mod hostile;
 mod judge;
 mod machine;
 mod numerics;
@@ -35,6 +37,7 @@ enum Stop {
 }
 
 fn main() -> ExitCode {
+    kernel_abi::bundle::end_on_bus_error(4);
     let done = Arguments::parse(std::env::args().skip(1)).map_err(Stop::Usage).and_then(|all| {
         match all.task {
             Task::Sources => write_sources(&all),
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
             Task::Numerics => numerics::main(&all, say).map_err(Stop::World),
             Task::Sanitize => sanitize::main(&all, say).map_err(Stop::World),
             Task::Trap => trap::main(&all, say).map_err(Stop::World),
+            Task::Hostile => hostile::main(&all, say).map_err(Stop::World),
         }
     });
     match done {

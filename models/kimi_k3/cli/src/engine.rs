@@ -10,14 +10,14 @@ use kimi_k3::packed::{self, Kept, Packed, Place, WORTH_KEEPING};
 use kimi_k3::plan::{DecodeOptions, DecodePlan};
 use kimi_k3::step::{Decoder, Snapshot};
 use kimi_k3::weights::Recipe;
-use kimi_k3::{Checkpoint, Config, memory};
+use kimi_k3::{Checkpoint, Config, manifest, memory};
 
 use crate::args::{Device, Model};
 use crate::cuda::CudaSource;
 use crate::error::CliError;
 use crate::executor::AnyExecutor;
 use crate::loading::LoadWatch;
-use crate::output;
+use crate::{interrupt, output};
 
 /// A configuration and its checkpoint, checked, and what can run it.
 pub(crate) struct Source {
@@ -67,7 +67,10 @@ impl Source {
         };
         let config = Config::open(&model.model)?;
         let checkpoint = Checkpoint::open(&model.model)?;
-        checkpoint.check(&config)?;
+        manifest::visit(&config, &mut |entry| {
+            interrupt::check()?;
+            Ok::<(), CliError>(checkpoint.entry(&entry).map(drop)?)
+        })?;
         let is_auto = model.device == Device::Auto;
         let (ranks, coverage, progress) = (model.ranks, model.cuda.coverage, model.progress);
         let place = match packed::folder(&model.model, model.packed.as_deref()) {

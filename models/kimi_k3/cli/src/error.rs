@@ -23,7 +23,7 @@ use crate::executor::ExecutorError;
 const REFUSED: u8 = 1;
 
 /// Files, disk, memory.
-const WORLD: u8 = 4;
+pub(crate) const WORLD: u8 = 4;
 
 /// This program's own fault, as `EX_SOFTWARE` of sysexits.
 const FAULT: u8 = 70;

@@ -22,12 +22,14 @@ mod pack;
 use std::process::ExitCode;
 
 use clap::Parser;
+use kernel_abi::bundle::end_on_bus_error;
 
 use crate::args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     fault::listen();
+    end_on_bus_error(error::WORLD);
     output::log(arguments.verbose);
     let done = fault::caught(|| match &arguments.command {
         Command::Generate(options) => generate::run(options),

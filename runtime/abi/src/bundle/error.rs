@@ -19,11 +19,13 @@ pub enum BundleCode {
     Index,
     /// B0107: the audit of a kernel is not clean.
     Audit,
+    /// B0108: a part of the file is gone, cut off while it was mapped: what [`super::end_on_bus_error`] says.
+    Gone,
 }
 
 impl BundleCode {
     /// All of them.
-    pub const ALL: [BundleCode; 7] = [
+    pub const ALL: [BundleCode; 8] = [
         BundleCode::File,
         BundleCode::Kind,
         BundleCode::Version,
@@ -31,6 +33,7 @@ impl BundleCode {
         BundleCode::Hash,
         BundleCode::Index,
         BundleCode::Audit,
+        BundleCode::Gone,
     ];
 
     /// Its text form.
@@ -43,6 +46,7 @@ impl BundleCode {
             BundleCode::Hash => "B0105",
             BundleCode::Index => "B0106",
             BundleCode::Audit => "B0107",
+            BundleCode::Gone => "B0108",
         }
     }
 }

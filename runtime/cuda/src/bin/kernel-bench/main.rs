@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kernel_abi::bundle::{Bundle, Policy};
+use kernel_abi::bundle::{Bundle, Policy, end_on_bus_error};
 use kernel_runtime::kernel::fits;
 use kernel_runtime::{Device, RuntimeError, probe, timing};
 use serde_json::{Value, json};
@@ -42,6 +42,7 @@ impl From<RuntimeError> for Stop {
 }
 
 fn main() -> ExitCode {
+    end_on_bus_error(4);
     let done = Arguments::parse(std::env::args().skip(1)).map_err(Stop::Usage).and_then(run);
     let code = match done {
         Ok(code) => code,
