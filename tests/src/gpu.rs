@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn the_build_file_names_every_case_once() {
         let gemv = k3().into_iter().find(|source| source.path == "gemv.tile").unwrap();
-        let text = folder(&[gemv.clone()])["build.toml"].clone();
+        let text = folder(std::slice::from_ref(&gemv))["build.toml"].clone();
         assert!(text.starts_with(
             "[[set.gpu]]\nkernel = \"gemv_bf16\"\nname = \"kimi_k3_gemv.tile.0\"\nfile = \"kimi_k3/gemv.tile\"\n\
              bind = { M = 1, N = 3216, K = 7168 }\n"

@@ -21,6 +21,7 @@ pub use error::{PlanCode, PlanError};
 pub use signature::{ContractSpec, ExtentSpec, ParamSpec, ScaledBy, Signature, UpperBound};
 
 use crate::DType;
+use crate::numeric::to_i64;
 
 /// A buffer of a plan; every rank has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,6 +223,8 @@ pub enum Scalar {
     I32(i32),
     /// A 32-bit float.
     F32(f32),
+    /// A value of any type, by its code.
+    Code(DType, u64),
 }
 
 impl Scalar {
@@ -230,6 +233,7 @@ impl Scalar {
         match self {
             Scalar::I32(_) => DType::I32,
             Scalar::F32(_) => DType::F32,
+            Scalar::Code(dtype, _) => dtype,
         }
     }
 
@@ -238,6 +242,7 @@ impl Scalar {
         match self {
             Scalar::I32(v) => u64::from(v as u32),
             Scalar::F32(v) => u64::from(v.to_bits()),
+            Scalar::Code(_, code) => code,
         }
     }
 
@@ -246,6 +251,7 @@ impl Scalar {
         match self {
             Scalar::I32(v) => Some(i64::from(v)),
             Scalar::F32(_) => None,
+            Scalar::Code(dtype, code) => to_i64(dtype, code),
         }
     }
 }

@@ -18,7 +18,8 @@ pub(crate) const USAGE: &str = "usage:\n\
       bundle and no device: the device level of the emulator stands in for it. The bundle comes from\n\
       kernelc build tests/gpu/numerics --set numerics --target sm_90a --out OUT\n\
   gpu-tests sanitize --bundle OUT/gpu.kbundle --out DIR [--sanitizer compute-sanitizer] [--jobs N] [--limit SECONDS]\n\
-      [--suite DIR] [--report FILE] [memcheck racecheck initcheck synccheck]; logs in DIR; --limit: of one process\n\
+      [--suite DIR] [--report FILE] [memcheck racecheck initcheck synccheck]; logs in DIR; --limit: of one process;\n\
+      each tool must also find what it looks for in a kernel with a flaw: gpu-tests flaw TOOL\n\
   gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
   gpu-tests hostile --program kimi-k3 --bundle mini.kbundle [--model DIR] [--wrong OTHER_TARGET.kbundle]\n\
@@ -37,6 +38,8 @@ pub(crate) enum Task {
     Numerics,
     /// Run the cases under compute-sanitizer.
     Sanitize,
+    /// Run a kernel with a flaw.
+    Flaw,
     /// Run the trap.
     Trap,
     /// Give the program of the model bad input.
@@ -97,6 +100,7 @@ impl Arguments {
             Some("run") => Task::Run,
             Some("numerics") => Task::Numerics,
             Some("sanitize") => Task::Sanitize,
+            Some("flaw") => Task::Flaw,
             Some("trap") => Task::Trap,
             Some("hostile") => Task::Hostile,
             Some(other) => return Err(format!("there is no task `{other}`")),
@@ -156,7 +160,7 @@ impl Arguments {
                 "--large" if all.task == Task::Hostile => all.large = Some(value()?.into()),
                 "--sanitizer" => all.sanitizer = value()?.into(),
                 "--jobs" => all.jobs = number(&word, &value()?)?,
-                _ if matches!(all.task, Task::Numerics | Task::Sanitize)
+                _ if matches!(all.task, Task::Numerics | Task::Sanitize | Task::Flaw)
                     && !word.starts_with('-') =>
                 {
                     all.rest.push(word)

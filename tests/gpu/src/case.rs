@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::judge::{Tally, judge};
-use crate::machine::{Machine, Stop};
+use crate::machine::Machine;
 
 /// What all cases share.
 #[derive(Debug)]
@@ -65,7 +65,6 @@ impl Bench {
         let (status, tally, text) = match &outcome {
             Ok(Outcome::Agrees(tally)) => ("ok", *tally, None),
             Ok(Outcome::Differs(tally, text)) => ("failed", *tally, Some(text.clone())),
-            Ok(Outcome::NotRun(text)) => ("ignored", Tally::default(), Some(text.clone())),
             Err(text) => ("failed", Tally::default(), Some(text.clone())),
         };
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).push(json!({
@@ -78,7 +77,6 @@ impl Bench {
         }));
         match outcome? {
             Outcome::Agrees(_) => Ok(Completion::Completed),
-            Outcome::NotRun(reason) => Ok(Completion::ignored_with(reason)),
             Outcome::Differs(tally, text) => Err(Failed::from(format!(
                 "{} of {} elements differ, up to {} codes, with seed {}; {text}",
                 tally.outside, tally.compared, tally.max_ulp, self.seed
@@ -109,13 +107,7 @@ impl Bench {
             let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
             machine.run(&KernelImage::of(bundled), params, &memory)
         };
-        let outputs = match ran {
-            Ok(outputs) => outputs,
-            Err(stop @ Stop::Scalar(..)) => return Ok(Outcome::NotRun(stop.to_string())),
-            Err(stop @ (Stop::Runtime(_) | Stop::Guard(_) | Stop::Missing(_))) => {
-                return Err(stop.to_string());
-            }
-        };
+        let outputs = ran.map_err(|stop| stop.to_string())?;
         let (mut all, mut first) = (Tally::default(), None);
         for (id, bytes) in outputs {
             let buffer = wanted.buffer(id).ok_or("an output is no buffer")?;
@@ -133,7 +125,6 @@ impl Bench {
 enum Outcome {
     Agrees(Tally),
     Differs(Tally, String),
-    NotRun(String),
 }
 
 /// The target of a bundle that a device runs.

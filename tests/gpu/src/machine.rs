@@ -42,8 +42,6 @@ pub(crate) struct Machine {
 /// Why a launch gave no results.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The runtime does not pass such a scalar.
-    Scalar(String, DType),
     /// The runtime or the device refused.
     Runtime(RuntimeError),
     /// Something around a buffer was written.
@@ -61,9 +59,6 @@ impl From<RuntimeError> for Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stop::Scalar(name, dtype) => {
-                write!(f, "the runtime passes no scalar of {dtype}, as `{name}` is")
-            }
             Stop::Runtime(error) => write!(f, "{}: {error}", error.code().name()),
             Stop::Guard(name) => write!(f, "memory around `{name}` was written"),
             Stop::Missing(name) => write!(f, "`{name}` has no argument"),
@@ -113,14 +108,8 @@ impl Machine {
         for (id, param) in params.iter_enumerated() {
             match memory.argument(id) {
                 Argument::Missing => return Err(Stop::Missing(param.name.clone())),
-                Argument::Scalar { dtype: DType::I32, code } => {
-                    scalars.push((id, Scalar::I32(*code as u32 as i32)));
-                }
-                Argument::Scalar { dtype: DType::F32, code } => {
-                    scalars.push((id, Scalar::F32(f32::from_bits(*code as u32))));
-                }
-                Argument::Scalar { dtype, .. } => {
-                    return Err(Stop::Scalar(param.name.clone(), *dtype));
+                Argument::Scalar { dtype, code } => {
+                    scalars.push((id, Scalar::Code(*dtype, *code)));
                 }
                 Argument::Buffer(buffer) => {
                     let guarded = self.guarded(param, buffer.len() as u64, buffer.bytes())?;

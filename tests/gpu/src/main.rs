@@ -8,6 +8,7 @@
 
 mod arguments;
 mod case;
+mod flaw;
 mod hostile;
 mod judge;
 mod machine;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             Task::Run => run(&all),
             Task::Numerics => numerics::main(&all, say).map_err(Stop::World),
             Task::Sanitize => sanitize::main(&all, say).map_err(Stop::World),
+            Task::Flaw => flaw::main(&all, say).map_err(Stop::World),
             Task::Trap => trap::main(&all, say).map_err(Stop::World),
             Task::Hostile => hostile::main(&all, say).map_err(Stop::World),
         }

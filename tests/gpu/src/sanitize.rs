@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 use crate::arguments::Arguments;
 
 /// The tools of compute-sanitizer.
-const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
+pub(crate) const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 /// Parts of the cases, by what stands in their names.
 const PARTS: [&str; 3] = ["ops/", "run/", "kimi_k3/"];
+/// Not a part of the cases: a kernel in which the tool must find something.
+const CONTROL: &str = "control";
 /// How long a process may take.
 const LIMIT: Duration = Duration::from_secs(480);
 /// How long a launch may take under a tool.
@@ -25,7 +27,8 @@ const LAUNCH_SECONDS: &str = "240";
 /// Lines of findings that are kept.
 const KEPT: usize = 60;
 
-/// Runs every tool on every part, says how each ended, and writes the report; 1 where anything was found.
+/// Runs every tool on every part and on a kernel with a flaw, says how each ended, and writes the report; 1 where
+/// anything was found in a part or nothing in the flaw.
 pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let bundle = all.bundle.as_ref().ok_or("--bundle is missing")?;
     let out = all.out.as_ref().ok_or("--out is missing")?;
@@ -38,8 +41,10 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     say(&format!("{version}, seed {seed}\n"));
     let tools =
         TOOLS.iter().filter(|tool| all.rest.is_empty() || all.rest.iter().any(|t| t == *tool));
-    let mut jobs: Vec<Job> =
-        tools.flat_map(|tool| PARTS.map(|part| Job { tool, part })).rev().collect();
+    let mut jobs: Vec<Job> = tools
+        .flat_map(|tool| PARTS.iter().chain([&CONTROL]).map(|part| Job { tool, part }))
+        .collect();
+    jobs.reverse();
     let started = jobs.len();
     let (left, rows) = (Mutex::new(&mut jobs), Mutex::new(Vec::new()));
     let work = || {
@@ -58,7 +63,9 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     });
     let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
     rows.sort_by_key(|row| (row["tool"].to_string(), row["part"].to_string()));
-    let is_clean = rows.iter().all(|row| row["verdict"] == CLEAN);
+    let is_good =
+        |row: &Value| row["verdict"] == if row["part"] == CONTROL { FOUND } else { CLEAN };
+    let is_clean = rows.iter().all(is_good);
     let report = json!({ "sanitizer": version, "seed": seed, "clean": is_clean, "runs": rows });
     if let Some(path) = &all.report {
         crate::write(path, format!("{report:#}\n").as_bytes())?;
@@ -78,6 +85,11 @@ fn version(sanitizer: &Path) -> Result<String, String> {
 }
 
 const CLEAN: &str = "clean";
+const FOUND: &str = "the flaw was found";
+
+/// The runtime asks for the parameters of a kernel one by one until the driver says that there are no more; drivers
+/// before 13.2 have no other way. memcheck reports the answer, and nothing else that it may report is expected.
+const EXPECTED: &str = "CUDA_ERROR_INVALID_VALUE (error 1) due to \"invalid argument\" on CUDA API call to cuFuncGetParamInfo.";
 
 /// One process.
 struct Job {
@@ -109,23 +121,31 @@ impl Job {
         let mut command = Command::new(&all.sanitizer);
         command
             .args(["--tool", self.tool, "--show-backtrace", "device", "--error-exitcode", "86"])
-            .arg(std::env::current_exe().map_err(show)?)
-            .args(["run", "--bare", "--limit", LAUNCH_SECONDS, "--seed", &seed.to_string()])
-            .arg("--bundle")
-            .arg(bundle)
+            .args(["--print-limit", "100000"])
+            .arg(std::env::current_exe().map_err(show)?);
+        if self.part == CONTROL {
+            command.args(["flaw", self.tool]);
+        } else {
+            command
+                .args(["run", "--bare", "--limit", LAUNCH_SECONDS, "--seed", &seed.to_string()])
+                .arg("--bundle")
+                .arg(bundle);
+            if let Some(suite) = &all.suite {
+                command.arg("--suite").arg(suite);
+            }
+            if all.allow_unaudited {
+                command.arg("--allow-unaudited");
+            }
+            command.arg(self.part);
+        }
+        command
             .args(["--device", &all.device.to_string()])
             .env("KERNEL_GPU", "1")
             .stdout(file.try_clone().map_err(show)?)
             .stderr(file)
             .stdin(Stdio::null())
             .process_group(0);
-        if let Some(suite) = &all.suite {
-            command.arg("--suite").arg(suite);
-        }
-        if all.allow_unaudited {
-            command.arg("--allow-unaudited");
-        }
-        let mut child = command.arg(self.part).spawn().map_err(show)?;
+        let mut child = command.spawn().map_err(show)?;
         let end = Instant::now() + all.limit.unwrap_or(LIMIT);
         loop {
             if let Some(status) = child.try_wait().map_err(show)? {
@@ -148,6 +168,8 @@ impl Job {
 struct Found {
     /// The line with the sum, and the number in front of "error" or "hazard".
     summary: Option<(String, u64)>,
+    /// Findings of memcheck that are no mistakes: see [`EXPECTED`].
+    expected: u64,
     /// Lines of the tool besides.
     lines: Vec<String>,
     passed: u64,
@@ -168,9 +190,15 @@ impl Found {
             }
             let Some((_, text)) = line.split_once("=========") else { continue };
             let text = text.trim();
+            let is_host_frame =
+                text.starts_with("Host Frame:") || text.starts_with("Saved host backtrace");
             if let Some((_, sum)) = text.split_once("SUMMARY: ") {
                 let number = sum.split_whitespace().next().and_then(|word| word.parse().ok());
                 found.summary = Some((text.to_owned(), number.unwrap_or(u64::MAX)));
+            } else if text.ends_with(EXPECTED) {
+                found.expected += 1;
+            } else if is_host_frame {
+                // Places in the program that the sanitizer runs.
             } else if !text.is_empty() && text != "COMPUTE-SANITIZER" && found.lines.len() < KEPT {
                 found.lines.push(text.to_owned());
             }
@@ -178,26 +206,40 @@ impl Found {
         found
     }
 
+    /// Of a kernel with a flaw.
+    fn verdict_of_control(&self, ended: &Result<i32, String>) -> String {
+        match (ended, &self.summary) {
+            (Err(reason), _) => reason.clone(),
+            (Ok(_), Some((_, sum))) if *sum > self.expected => FOUND.to_owned(),
+            (Ok(code), _) => format!("the flaw was not found, exit code {code}"),
+        }
+    }
+
     fn verdict(&self, ended: &Result<i32, String>) -> String {
         let sum = self.summary.as_ref();
+        let is_ok = self.result.as_ref().is_some_and(|text| text.starts_with("test result: ok"));
         match (ended, sum, &self.result) {
             (Err(reason), ..) => format!("{reason}, after {} cases", self.passed),
+            // The exit code is that of the expected findings.
+            (Ok(_), Some((_, sum)), _) if *sum == self.expected && is_ok => CLEAN.to_owned(),
             (Ok(_), Some((text, 1..)), _) => text.clone(),
-            (Ok(0), Some((_, 0)), Some(result)) if result.starts_with("test result: ok") => {
-                CLEAN.to_owned()
-            }
             (Ok(_), _, Some(result)) => result.clone(),
             (Ok(code), _, None) => format!("no result, exit code {code}"),
         }
     }
 
     fn row(self, job: &Job, ended: Result<i32, String>, seconds: u64) -> Value {
-        let verdict = self.verdict(&ended);
+        let verdict = if job.part == CONTROL {
+            self.verdict_of_control(&ended)
+        } else {
+            self.verdict(&ended)
+        };
         json!({
             "tool": job.tool,
             "part": job.part,
             "verdict": verdict,
             "summary": self.summary.map(|(text, _)| text),
+            "expected_api_errors": self.expected,
             "cases": self.result,
             "exit_code": ended.ok(),
             "seconds": seconds,
@@ -235,6 +277,21 @@ mod tests {
         let found = Found::of(&bad);
         assert_eq!(found.verdict(&Ok(86)), "ERROR SUMMARY: 2 errors");
         assert_eq!(found.lines, ["Invalid __global__ read"]);
+        let api =
+            format!("========= Program hit {EXPECTED}\n=========         Host Frame: f in x\n");
+        let asked = GOOD.replace(
+            "========= ERROR SUMMARY: 0",
+            &format!("{api}{api}========= ERROR SUMMARY: 2"),
+        );
+        let found = Found::of(&asked);
+        assert_eq!(
+            (found.expected, found.lines.len(), found.verdict(&Ok(86))),
+            (2, 0, CLEAN.to_owned())
+        );
+        let more = Found::of(&asked.replace("SUMMARY: 2", "SUMMARY: 3"));
+        assert_eq!(more.verdict(&Ok(86)), "ERROR SUMMARY: 3 errors");
+        assert_eq!(more.verdict_of_control(&Ok(86)), FOUND);
+        assert_eq!(found.verdict_of_control(&Ok(86)), "the flaw was not found, exit code 86");
         let failed = GOOD.replace("result: ok", "result: FAILED");
         assert!(Found::of(&failed).verdict(&Ok(1)).starts_with("test result: FAILED"));
         let refused = Found::of("========= Error: Device not supported.\n");

@@ -37,16 +37,18 @@ fn folder(name: &str) -> PathBuf {
 #[test]
 fn each_tool_runs_on_each_part_and_a_clean_run_ends_with_0() {
     let folder = folder("sanitize_clean");
-    let sanitizer = script(&folder, "echo '========= ERROR SUMMARY: 0 errors'");
+    let flaw = "case \"$*\" in *flaw*) echo '========= ERROR SUMMARY: 1 error'; exit 86;; esac";
+    let sanitizer = script(&folder, &format!("{flaw}\necho '========= ERROR SUMMARY: 0 errors'"));
     let (output, report) = sanitize(&folder, &sanitizer, &["memcheck", "racecheck"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let report = report.expect("it was written");
     assert_eq!((&report["clean"], &report["sanitizer"]), (&true.into(), &"Version 9.9".into()));
     let runs = report["runs"].as_array().expect("rows");
-    assert_eq!(runs.len(), 6);
-    let said = runs[0]["said"][0].as_str().expect("what the script was called with");
+    assert_eq!(runs.len(), 8);
+    assert_eq!(runs[0]["verdict"], "the flaw was found");
+    let said = runs[1]["said"][0].as_str().expect("what the script was called with");
     assert!(said.contains("--tool memcheck") && said.contains("run --bare"), "{said}");
-    assert!(said.ends_with("kimi_k3/"), "{said}");
+    assert!(said.contains("kimi_k3/ --device 0"), "{said}");
 }
 
 #[test]
@@ -56,12 +58,17 @@ fn findings_and_a_process_that_does_not_end_are_told() {
     let (output, report) = sanitize(&folder, &sanitizer, &["racecheck"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let report = report.expect("it was written");
-    assert_eq!(report["runs"][2]["verdict"], "RACECHECK SUMMARY: 2 hazards");
+    assert_eq!(report["runs"][3]["verdict"], "RACECHECK SUMMARY: 2 hazards");
+    let sanitizer = script(&folder, "echo '========= RACECHECK SUMMARY: 0 hazards'");
+    let (output, report) = sanitize(&folder, &sanitizer, &["racecheck"]);
+    assert_eq!(output.status.code(), Some(1), "a tool that finds no flaw: {output:?}");
+    let report = report.expect("it was written");
+    assert_eq!(report["runs"][0]["verdict"], "the flaw was not found, exit code 0");
     let sanitizer = script(&folder, "sleep 60");
     let (output, report) = sanitize(&folder, &sanitizer, &["initcheck", "--limit", "1"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let report = report.expect("it was written");
-    assert_eq!(report["runs"][0]["verdict"], "it ran past its limit, after 0 cases");
+    assert_eq!(report["runs"][1]["verdict"], "it ran past its limit, after 0 cases");
 }
 
 #[test]

@@ -35,8 +35,8 @@ impl Slack {
     /// The room of a sum of `depth` products, each at most 1, on the tensor core.
     pub fn of_product(depth: u32) -> Slack {
         let groups = depth.div_ceil(mma::DEPTH as u32);
-        // Before a group the running value is at most the number of products so far.
-        let greatest: u32 = (0..groups).map(|group| (group * mma::DEPTH as u32).max(1)).sum();
+        // Behind a group the running value is at most the number of products so far.
+        let greatest: u32 = (1..=groups).map(|group| group * mma::DEPTH as u32).sum();
         Slack { ulp: 0, abs: PRODUCT_GROUP * UNIT * f64::from(greatest) }
     }
 }
@@ -46,6 +46,6 @@ const TWO_TO_MINUS_22: f64 = 1.0 / 4_194_304.0;
 /// The last place of a number from 1 to 2, in f32.
 pub const UNIT: f64 = 1.0 / 8_388_608.0;
 
-/// Error of one group of 16 products on the tensor core, in [`UNIT`]s of the greatest of the running value and the
-/// products.
-pub const PRODUCT_GROUP: f64 = 16.0;
+/// Error of one group of 16 products on the tensor core, in [`UNIT`]s of the greatest magnitude among the running
+/// value, the products and the result.
+pub const PRODUCT_GROUP: f64 = 6.0;

@@ -90,7 +90,7 @@ pub(crate) fn all(every: bool) -> Vec<Check> {
     for name in ["order_rows", "order_products"] {
         checks.push(exact(name, ORDERS, &[Set::Between(-1.0, 1.0), Set::Near]));
     }
-    let sums = [Set::Between(-1.0, 1.0), Set::Scales, Set::Cancelling, words];
+    let sums = [Set::Between(-1.0, 1.0), Set::Alike, Set::Scales, Set::Cancelling, words];
     for dtype in ["bf16", "f16"] {
         let kernel = format!("group_{dtype}");
         checks.push(check(&kernel, PRODUCTS, Subject::Product { depth: 16 }, &sums));
@@ -106,7 +106,7 @@ pub(crate) fn all(every: bool) -> Vec<Check> {
                 bind: vec![("K".to_owned(), i64::from(depth))],
                 ..check(&name, PRODUCTS, subject, sets)
             };
-            checks.push(of(Subject::Product { depth }, &sums[..3]));
+            checks.push(of(Subject::Product { depth }, &sums[..4]));
             checks.push(of(Subject::Exact, &[Set::Whole]));
         }
     }

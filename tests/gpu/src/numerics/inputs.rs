@@ -21,6 +21,8 @@ pub(crate) enum Set {
     Every,
     /// Signs, exponents from -8 to 8, random fractions; running values have exponents from -20 to 20.
     Scales,
+    /// Positive and from 1 to 2, so that nothing cancels and sums grow.
+    Alike,
     /// Products in pairs that cancel, but for some small ones; a running value that cancels the first product.
     Cancelling,
     /// Whole numbers from -8 to 8, whose sums are exact.
@@ -38,6 +40,7 @@ impl Set {
             Set::Ties => "ties and their neighbours".to_owned(),
             Set::Every => "every f32".to_owned(),
             Set::Scales => "exponents from -8 to 8".to_owned(),
+            Set::Alike => "uniform from 1 to 2, nothing cancels".to_owned(),
             Set::Cancelling => "products that cancel".to_owned(),
             Set::Whole => "whole numbers from -8 to 8".to_owned(),
         }
@@ -53,6 +56,7 @@ impl Set {
             | Set::Near
             | Set::Ties
             | Set::Scales
+            | Set::Alike
             | Set::Cancelling
             | Set::Whole => None,
         }
@@ -108,6 +112,7 @@ fn code(set: Set, place: Place, index: u64, seed: u64) -> u64 {
             let exponent = (random(1) % (2 * reach + 1)) as i32 - reach as i32;
             rounded(dtype, signed_fraction(random(0)) * 2f64.powi(exponent))
         }
+        Set::Alike => rounded(dtype, signed_fraction(random(0) & !1)),
         Set::Cancelling => rounded(dtype, cancelling(place, index, seed, depth)),
         Set::Whole => rounded(dtype, (random(0) % 17) as f64 - 8.0),
     }

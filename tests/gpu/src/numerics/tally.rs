@@ -6,6 +6,8 @@ use kernel_abi::numeric::to_f64;
 use kernel_ir::ops::hardware::Slack;
 use serde_json::{Value, json};
 
+use super::products::ALIGNMENTS;
+
 /// A greatest value, with the element where it was met.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Greatest {
@@ -52,8 +54,12 @@ pub(crate) struct Measured {
     pub(crate) abs: Greatest,
     /// From the exact value, in units of the last place of it.
     pub(crate) exact: Greatest,
+    /// Absolute difference from exact values up to 1.
+    pub(crate) exact_abs: Greatest,
     /// Of a product: in units of the bound.
     pub(crate) units: Greatest,
+    /// Of a group of products: results that an adder of each alignment gives too.
+    pub(crate) like: [u64; ALIGNMENTS.len()],
     pub(crate) first: Option<String>,
 }
 
@@ -67,7 +73,11 @@ impl Measured {
         self.ulp.add(other.ulp);
         self.abs.add(other.abs);
         self.exact.add(other.exact);
+        self.exact_abs.add(other.exact_abs);
         self.units.add(other.units);
+        for (all, one) in self.like.iter_mut().zip(other.like) {
+            *all += one;
+        }
         self.first = self.first.take().or(other.first);
     }
 
@@ -105,6 +115,9 @@ impl Measured {
             format!("{}: {}, the emulator {}, exact {truth:e}", at(), show(got), show(want))
         };
         self.exact.take(units_in_the_last_place(f64::from(f), truth), text);
+        if truth.abs() <= 1.0 {
+            self.exact_abs.take((f64::from(f) - truth).abs(), text);
+        }
         if got == want {
             return;
         }
@@ -150,6 +163,15 @@ impl Measured {
         }
     }
 
+    /// What adders of each alignment give, beside a result.
+    pub(crate) fn alike(&mut self, got: u32, aligned: [f32; ALIGNMENTS.len()]) {
+        for (like, sum) in self.like.iter_mut().zip(aligned) {
+            *like += u64::from(
+                sum == f32::from_bits(got) || sum.is_nan() && is_nan(DType::F32, got.into()),
+            );
+        }
+    }
+
     fn miss(&mut self, text: impl Fn() -> String) {
         self.outside += 1;
         self.first.get_or_insert_with(text);
@@ -174,6 +196,7 @@ impl Measured {
                 "greatest_ulp": self.ulp.json(),
                 "greatest_abs_beyond_ulp": self.abs.json(),
                 "greatest_ulp_from_exact": self.exact.json(),
+                "greatest_abs_from_exact_up_to_1": self.exact_abs.json(),
             }),
         )
     }
@@ -186,6 +209,12 @@ impl Measured {
                 "bound": bound,
                 "greatest": self.units.json(),
                 "unjudged": self.unjudged,
+                "same_as_adder_aligned": ALIGNMENTS
+                    .iter()
+                    .zip(self.like)
+                    .filter(|(_, like)| *like > 0)
+                    .map(|(way, like)| (way.name(), Value::from(like)))
+                    .collect::<serde_json::Map<String, Value>>(),
             }),
         )
     }
