@@ -80,15 +80,16 @@ __host__ __device__ inline float activation(float g, float u) {
     return 4.0f * tanhf(g * 0.25f) / (1.0f + expf(-g)) * 25.0f * tanhf(u * 0.04f);
 }
 
-// Loads that stay where they stand, so that what a form has in flight across its exchange is in flight there.
+// Loads that do not move past the next barrier or wait, so that what a form has in flight across its exchange is in
+// flight there. Non-coherent ones (`.nc`) would be sunk to their uses, one after the other.
 __device__ inline uint4 piece_at(const uint4 *at) {
     uint4 v;
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
     return v;
 }
 __device__ inline uint32_t byte_at(const uint8_t *at) {
     uint32_t v;
-    asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+    asm volatile("ld.global.u8 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
     return v;
 }
 
@@ -142,8 +143,8 @@ __device__ void first_half(const Problem &p, int pick, int share, float *zs, flo
         }
         if (step == 0) {
             for (int i = threadIdx.x; i < Z; i += THREADS) zs[i / GROUP * PAD + i % GROUP] = z[i];
-            __syncthreads();
         }
+        __syncthreads();
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
             const int g = min((step * 2 + part) * 32 + lane, GZ - 1);
