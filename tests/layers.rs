@@ -43,7 +43,14 @@ const EDGES: [(&str, &[&str], &[&str]); 15] = [
     ),
     (
         "kernel_gpu_tests",
-        &["kernel_abi", "kernel_emulator", "kernel_ir", "kernel_runtime", "kernel_tests"],
+        &[
+            "kernel_abi",
+            "kernel_emulator",
+            "kernel_ir",
+            "kernel_runtime",
+            "kernel_tests",
+            "kimi_k3",
+        ],
         &[],
     ),
     ("xtask", &[], &[]),

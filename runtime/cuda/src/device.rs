@@ -14,6 +14,8 @@ const NO_DEVICE: u32 = 100;
 const HELD: [u32; 2] = [46, 101];
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_UNKNOWN`.
+const UNKNOWN: u32 = 999;
 /// Memory of a device for what the driver makes of kernels and graphs.
 pub(crate) const HEADROOM: u64 = 128 << 20;
 /// `CU_COMPUTEMODE_PROHIBITED`.
@@ -27,6 +29,11 @@ fn held(error: &DriverError, mode: u32, memory_bytes: u64) -> Option<String> {
         Some(format!("another process holds it, and its compute mode is exclusive ({error})"))
     } else if HELD.contains(&error.code) {
         Some(format!("another process holds it ({error})"))
+    } else if error.code == UNKNOWN {
+        // What the driver says on an H200 of whose memory a few MiB are left.
+        Some(format!(
+            "the driver makes no context, as where other processes hold its memory ({error})"
+        ))
     } else if error.code == OUT_OF_MEMORY {
         let gigabytes = memory_bytes as f64 / 1e9;
         Some(format!("other processes hold all of its memory of {gigabytes:.2} GB ({error})"))
@@ -240,6 +247,8 @@ mod tests {
         assert!(why.starts_with("another process holds it (cuDevice"), "{why}");
         let why = held(OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", 0).unwrap();
         assert!(why.starts_with("other processes hold all of its memory of 150.75 GB"), "{why}");
-        assert_eq!(held(999, "CUDA_ERROR_UNKNOWN", EXCLUSIVE), None);
+        let why = held(UNKNOWN, "CUDA_ERROR_UNKNOWN", 0).unwrap();
+        assert!(why.starts_with("the driver makes no context, as where other processes hold"));
+        assert_eq!(held(802, "CUDA_ERROR_SYSTEM_NOT_READY", EXCLUSIVE), None);
     }
 }

@@ -24,6 +24,8 @@ pub(crate) const USAGE: &str = "usage:\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
   gpu-tests hostile --program kimi-k3 --bundle mini.kbundle [--model DIR] [--wrong OTHER_TARGET.kbundle]\n\
       [--large TP16.kbundle] [--device N] [--report FILE]; takes all memory of the device for moments\n\
+  gpu-tests upload --bundle TP16.kbundle --out DIR [--device N] [--report FILE]\n\
+      how fast experts of Kimi K3 are packed and copied to the device; DIR gets 8 GB for the moment\n\
 A bundle with kernels whose audit is not clean is refused without --allow-unaudited.\n\
 Without a device every test of `run` is ignored, or fails where KERNEL_GPU is 1.\n";
 
@@ -44,6 +46,8 @@ pub(crate) enum Task {
     Trap,
     /// Give the program of the model bad input.
     Hostile,
+    /// Measure how fast weights come onto the device.
+    Upload,
 }
 
 /// The command line.
@@ -103,6 +107,7 @@ impl Arguments {
             Some("flaw") => Task::Flaw,
             Some("trap") => Task::Trap,
             Some("hostile") => Task::Hostile,
+            Some("upload") => Task::Upload,
             Some(other) => return Err(format!("there is no task `{other}`")),
             None => return Err("a task is missing".to_owned()),
         };

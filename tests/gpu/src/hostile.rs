@@ -277,7 +277,7 @@ impl Stage {
                 let child = self.generate(&self.model, &self.bundle, MANY)?;
                 if loads {
                     child.wait_for("maps", &name)?;
-                    std::thread::sleep(Duration::from_millis(100));
+                    std::thread::sleep(Duration::from_millis(20));
                 } else {
                     child.wait_for_text()?;
                 }

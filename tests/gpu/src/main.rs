@@ -4,7 +4,7 @@
 //! makes a bundle of it, and `gpu-tests run` launches what is in the bundle and compares it with what the emulator
 //! says of the same sources. `gpu-tests numerics` measures how far results are from the emulator's on many more
 //! inputs. `gpu-tests sanitize` runs `gpu-tests run` under compute-sanitizer. `gpu-tests trap` shows on hardware the stale read that the audit looks for.
-//! `gpu-tests hostile` gives `kimi-k3` bad input on a device.
+//! `gpu-tests hostile` gives `kimi-k3` bad input on a device, `gpu-tests upload` times the way of weights onto it.
 
 mod arguments;
 mod case;
@@ -15,6 +15,7 @@ mod machine;
 mod numerics;
 mod sanitize;
 mod trap;
+mod upload;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             Task::Flaw => flaw::main(&all, say).map_err(Stop::World),
             Task::Trap => trap::main(&all, say).map_err(Stop::World),
             Task::Hostile => hostile::main(&all, say).map_err(Stop::World),
+            Task::Upload => upload::main(&all, say).map_err(Stop::World),
         }
     });
     match done {

@@ -58,6 +58,8 @@ fn the_sources_are_one_folder_that_names_every_case() {
 #[test]
 fn a_wrong_command_line_and_a_missing_bundle_have_their_exit_codes() {
     assert_eq!(gpu_tests(&["walk"], false).status.code(), Some(2));
+    let output = gpu_tests(&["upload", "--bundle", "x"], false);
+    assert_eq!((output.status.code(), &*text(&output)), (Some(4), "error: --out is missing\n"));
     let output = gpu_tests(&["hostile", "--bundle", "x"], false);
     assert_eq!((output.status.code(), &*text(&output)), (Some(4), "error: --program is missing\n"));
     let output = gpu_tests(&["trap", "--bundle", "no.kbundle"], false);
