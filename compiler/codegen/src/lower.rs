@@ -283,6 +283,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.barrier();
                 Ok(())
             }
+            DeviceOp::ClusterBarrier => {
+                self.build.effect(&mnemonic::cluster_barrier(), &[]);
+                Ok(())
+            }
             DeviceOp::Fence => {
                 self.build.effect(&crate::mnemonic::fence(), &[]);
                 Ok(())
@@ -512,6 +516,13 @@ fn define_function<'c, 'm>(
     if let Some(ctas) = kernel.launch.min_ctas {
         let ctas = IntegerAttribute::new(globals.types.i32, i64::from(ctas as i32));
         function.set_attribute("nvvm.minctasm", ctas.into());
+    }
+    if kernel.launch.cluster_size() > 1 {
+        let extents = kernel.launch.cluster.map(|extent| extent as i32);
+        function.set_attribute(
+            "nvvm.cluster_dim",
+            DenseI32ArrayAttribute::new(context, &extents).into(),
+        );
     }
     let function = globals.push(function);
     let body = function.region(0).ok().and_then(|region| region.first_block());

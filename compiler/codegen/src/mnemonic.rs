@@ -37,6 +37,24 @@ pub(crate) fn grid_launch() -> Asm {
     Asm::effect("griddepcontrol.launch_dependents;", "")
 }
 
+/// All threads of all CTAs of the cluster meet: what one did before, the others see after. One piece, so that nothing
+/// comes between arrival and wait.
+pub(crate) fn cluster_barrier() -> Asm {
+    Asm::effect(
+        "barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;",
+        "",
+    )
+}
+
+/// The place in shared memory of the CTA of a rank that lies where an address lies in the own one.
+pub(crate) fn map_shared() -> Asm {
+    Asm {
+        template: "mapa.shared::cluster.u64 $0, $1, $2;".to_owned(),
+        constraints: "=l,l,r".to_owned(),
+        side_effects: false,
+    }
+}
+
 /// Orders the thread's accesses on both sides, for all threads of the device.
 pub(crate) fn fence() -> Asm {
     Asm::effect("fence.acq_rel.gpu;", "")
@@ -298,6 +316,7 @@ impl MemoryForm {
         let space = match self.space {
             Space::Global => "global",
             Space::Shared => "shared",
+            Space::Cluster => "shared::cluster",
         };
         let l1 = if self.no_allocate { ".L1::no_allocate" } else { "" };
         let l2 = if self.policy { ".L2::cache_hint" } else { "" };

@@ -26,6 +26,7 @@ use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::{BinaryOp, Elements, convert, eval};
 
+use crate::cluster::Member;
 use crate::counters::{Printed, Trace};
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
@@ -45,12 +46,14 @@ pub fn run_device(
     options: &Options,
 ) -> Result<Trace, EmuError> {
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
-    let run = |cta, launched: Launched<'_>| {
-        let mut machine = Machine::new(kernel, launched, cta, options.max_steps);
+    let run = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
+        let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
         Ok(machine.end())
     };
-    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, run)
+    let in_cluster = kernel.launch.cluster_size() > 1;
+    let shared = || Shared::new(kernel.shared_bytes, in_cluster);
+    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, shared, run)
 }
 
 /// Which threads take part: all, or those with `true`.
@@ -64,7 +67,11 @@ struct Machine<'k> {
     view: View<'k>,
     frags: IndexVec<FragId, Option<Rc<Registers>>>,
     slots: IndexVec<SlotId, Option<Rc<Registers>>>,
-    shared: Shared,
+    member: Member<'k, Shared>,
+    /// Meetings of the cluster so far.
+    meetings: u32,
+    /// Barriers that the threads have passed.
+    interval: u32,
     copies: Copies,
     mask: Mask,
     printed: Vec<Printed>,
@@ -77,6 +84,7 @@ impl<'k> Machine<'k> {
     fn new(
         kernel: &'k DeviceKernel,
         launched: Launched<'k>,
+        member: Member<'k, Shared>,
         cta: [u32; 3],
         max_steps: u64,
     ) -> Machine<'k> {
@@ -87,7 +95,9 @@ impl<'k> Machine<'k> {
             view: View::new(launched),
             frags: kernel.frags.iter().map(|_| None).collect(),
             slots: kernel.slots.iter().map(|_| None).collect(),
-            shared: Shared::new(kernel.shared_bytes),
+            member,
+            meetings: 0,
+            interval: 0,
             copies: Copies::default(),
             mask: None,
             printed: Vec::new(),
@@ -136,6 +146,7 @@ impl<'k> Machine<'k> {
             DeviceOp::Special { dst, which } => {
                 let of = |t: usize| match which {
                     Special::CtaIndex(axis) => self.cta[usize::from(*axis)],
+                    Special::ClusterIndex(axis) => axis.place(self.cta, self.kernel.launch.cluster),
                     Special::Lane => t as u32 % LANES,
                     Special::Warp => t as u32 / LANES,
                 };
@@ -233,7 +244,12 @@ impl<'k> Machine<'k> {
             }
             DeviceOp::Barrier => {
                 self.uniform_only("a barrier", loc)?;
-                self.shared.barrier();
+                self.interval += 1;
+            }
+            DeviceOp::ClusterBarrier => {
+                self.uniform_only("a barrier of the cluster", loc)?;
+                self.interval += 1;
+                self.meetings = self.member.meet(self.span(loc))?;
             }
             DeviceOp::Fence => {}
             DeviceOp::AtomicInc { dst, param, at, limit } => {

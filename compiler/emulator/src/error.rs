@@ -34,6 +34,12 @@ pub enum ErrorKind {
     NotUniform,
     /// A CTA reads what another CTA of the launch writes.
     GridRace,
+    /// All that run wait for each other.
+    Deadlock,
+    /// Two CTAs of a cluster touch shared memory without `sync cluster` in between.
+    ClusterRace,
+    /// Shared memory of a CTA that has not started, or has ended (device level).
+    Absent,
 }
 
 impl ErrorKind {
@@ -53,6 +59,9 @@ impl ErrorKind {
             ErrorKind::Misaligned => Code::E0711,
             ErrorKind::NotUniform => Code::E0712,
             ErrorKind::GridRace => Code::E0713,
+            ErrorKind::Deadlock => Code::E0714,
+            ErrorKind::ClusterRace => Code::E0715,
+            ErrorKind::Absent => Code::E0716,
         }
     }
 }

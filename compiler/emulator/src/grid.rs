@@ -8,12 +8,14 @@ use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Launch, Param, ParamId};
 use rayon::prelude::*;
 
+use crate::cluster::{Cluster, Member};
 use crate::counters::Trace;
 use crate::error::{EmuError, ErrorKind};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
 use crate::together::{self, Together};
+use crate::turns::{self, Seat};
 use crate::view::{Launched, PAGE, Stores};
 use kernel_dsl::source::Span;
 
@@ -26,15 +28,16 @@ pub(crate) struct Ended {
     pub(crate) trace: Trace,
 }
 
-/// Runs every CTA with `run` and merges the stores in the order of the CTAs. Of several errors the one of
-/// the lowest CTA is reported.
-pub(crate) fn run_grid(
+/// Runs every CTA with `run`, those of a cluster taking turns, and merges the stores in the order of the CTAs. Each has
+/// shared memory of its own, made by `shared`. Of several errors the one of the lowest cluster is reported.
+pub(crate) fn run_grid<S: Send>(
     params: &IndexVec<ParamId, Param>,
     launch: &Launch,
     memory: &mut Memory,
     options: &Options,
     kernel_span: Span,
-    run: impl Fn([u32; 3], Launched<'_>) -> Result<Ended, EmuError> + Sync,
+    shared: impl Fn() -> S + Sync,
+    run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Trace, EmuError> {
     let extents = launch::check(params, memory)?;
     let [x, y, z] = launch.grid;
@@ -46,11 +49,28 @@ pub(crate) fn run_grid(
     let cta = |i: usize| position(launch.grid, i);
     together::check_zero(params, memory)?;
     let together = Together::new(params).map(Mutex::new);
+    let clusters = Clusters::new(launch);
+    let run_cluster = |number: usize, launched: Launched<'_>| -> Result<Vec<Ended>, EmuError> {
+        let ctas = clusters.ctas(number);
+        let cluster = Cluster::new(ctas.clone(), &shared);
+        let one = |seat: Option<&Seat<'_>>, rank: usize| {
+            let member = Member::start(&cluster, seat, rank);
+            let ended = run(ctas[rank], launched, member);
+            member.end();
+            ended
+        };
+        if ctas.len() == 1 {
+            return one(None, 0).map(|ended| vec![ended]).map_err(|e| e.in_cta(ctas[0]));
+        }
+        turns::run(ctas.len(), options.schedule, |seat, rank| one(Some(seat), rank))
+            .map_err(|(rank, error)| error.in_cta(ctas[rank]))
+    };
     let ended = if let Some(together) = &together {
         let launched = Launched::new(params, memory, &extents, launch, options).with(together);
-        for i in 0..count as usize {
-            let ended = run(cta(i), launched).map_err(|e| e.in_cta(cta(i)))?;
-            locked(together).end(params, memory, ended);
+        for i in 0..clusters.count() {
+            for ended in run_cluster(i, launched)? {
+                locked(together).end(params, memory, ended);
+            }
         }
         let mut together = locked(together);
         together.check(params, &cta)?;
@@ -58,23 +78,24 @@ pub(crate) fn run_grid(
     } else {
         let launched = Launched::new(params, memory, &extents, launch, options);
         let failed = AtomicUsize::new(usize::MAX);
-        // CTAs after a failed one need not run; those before it must, since the lowest error counts.
+        // Clusters after a failed one need not run; those before it must, since the lowest error counts.
         let one = |i: usize| {
             if i > failed.load(Ordering::Relaxed) {
                 return None;
             }
-            let result = run(cta(i), launched).map_err(|e| e.in_cta(cta(i)));
+            let result = run_cluster(i, launched);
             if result.is_err() {
                 failed.fetch_min(i, Ordering::Relaxed);
             }
             Some(result)
         };
-        let all: Vec<Option<Result<Ended, EmuError>>> = if options.parallel && count > 1 {
-            (0..count as usize).into_par_iter().map(one).collect()
+        let all: Vec<Option<Result<Vec<Ended>, EmuError>>> = if options.parallel && count > 1 {
+            (0..clusters.count()).into_par_iter().map(one).collect()
         } else {
-            (0..count as usize).map(one).collect()
+            (0..clusters.count()).map(one).collect()
         };
-        all.into_iter().flatten().collect::<Result<Vec<Ended>, EmuError>>()?
+        let all = all.into_iter().flatten().collect::<Result<Vec<Vec<Ended>>, EmuError>>()?;
+        clusters.in_order_of_ctas(all)
     };
     check_conflicts(params, memory, &ended, &cta)?;
     let mut trace = Trace::default();
@@ -84,6 +105,50 @@ pub(crate) fn run_grid(
     }
     launch::check_promises(params, memory)?;
     Ok(trace)
+}
+
+/// The clusters of a grid.
+struct Clusters {
+    grid: [u32; 3],
+    cluster: [u32; 3],
+}
+
+impl Clusters {
+    fn new(launch: &Launch) -> Clusters {
+        Clusters { grid: launch.grid, cluster: launch.cluster }
+    }
+
+    /// Clusters along each axis.
+    fn extents(&self) -> [u32; 3] {
+        std::array::from_fn(|axis| self.grid[axis] / self.cluster[axis])
+    }
+
+    fn count(&self) -> usize {
+        self.extents().into_iter().map(|extent| extent as usize).product()
+    }
+
+    /// The CTAs of a cluster, by rank.
+    fn ctas(&self, number: usize) -> Vec<[u32; 3]> {
+        let first = position(self.extents(), number);
+        let size = self.cluster.iter().product::<u32>() as usize;
+        let within = |rank: usize| {
+            let place = position(self.cluster, rank);
+            std::array::from_fn(|axis| first[axis] * self.cluster[axis] + place[axis])
+        };
+        (0..size).map(within).collect()
+    }
+
+    fn in_order_of_ctas(&self, all: Vec<Vec<Ended>>) -> Vec<Ended> {
+        if self.cluster == [1, 1, 1] {
+            return all.into_iter().flatten().collect();
+        }
+        let [x, y, _] = self.grid.map(|extent| extent as usize);
+        let number = |[i, j, k]: [u32; 3]| i as usize + x * (j as usize + y * k as usize);
+        let ctas = (0..all.len()).flat_map(|cluster| self.ctas(cluster)).map(number);
+        let mut numbered: Vec<(usize, Ended)> = ctas.zip(all.into_iter().flatten()).collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        numbered.into_iter().map(|(_, ended)| ended).collect()
+    }
 }
 
 /// The indices of a CTA by its number, x fastest.

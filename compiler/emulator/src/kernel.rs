@@ -20,6 +20,7 @@ use kernel_ir::kernel::{
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::contract::Contraction;
 
+use crate::cluster::Member;
 use crate::counters::{Printed, Trace};
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
@@ -60,12 +61,13 @@ pub(crate) fn run_prepared(
     memory: &mut Memory,
     options: &Options,
 ) -> Result<Trace, EmuError> {
-    let run = |cta, launched: Launched<'_>| {
-        let mut machine = Machine::new(kernel, prepared, launched, cta, options.max_steps);
+    let run = |cta, launched: Launched<'_>, member: Member<'_, SharedTiles>| {
+        let mut machine = Machine::new(kernel, prepared, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
         Ok(machine.end())
     };
-    grid::run_grid(&kernel.params, &kernel.launch, memory, options, kernel.span, run)
+    let shared = || SharedTiles::new(kernel);
+    grid::run_grid(&kernel.params, &kernel.launch, memory, options, kernel.span, shared, run)
 }
 
 /// One CTA.
@@ -78,7 +80,9 @@ struct Machine<'k> {
     vars: IndexVec<VarId, Vec<Option<Rc<Elements>>>>,
     /// Conditions that are arrivals, with their counters.
     arrivals: BTreeMap<ValueId, ParamId>,
-    shared: SharedTiles,
+    member: Member<'k, SharedTiles>,
+    /// Meetings of the cluster so far.
+    meetings: u32,
     printed: Vec<Printed>,
     flops: u64,
     steps: u64,
@@ -90,6 +94,7 @@ impl<'k> Machine<'k> {
         kernel: &'k Kernel,
         prepared: &'k Prepared,
         launched: Launched<'k>,
+        member: Member<'k, SharedTiles>,
         cta: [u32; 3],
         max_steps: u64,
     ) -> Machine<'k> {
@@ -101,7 +106,8 @@ impl<'k> Machine<'k> {
             values: kernel.values.iter().map(|_| None).collect(),
             vars: kernel.vars.iter().map(|v| vec![None; v.slots as usize]).collect(),
             arrivals: BTreeMap::new(),
-            shared: SharedTiles::new(kernel),
+            member,
+            meetings: 0,
             printed: Vec::new(),
             flops: 0,
             steps: 0,
@@ -139,6 +145,7 @@ impl<'k> Machine<'k> {
             StmtKind::EmptyGroup => self.empty_group(),
             StmtKind::Settle { storage: _, pending } => self.settle(*pending),
             StmtKind::Sync => {}
+            StmtKind::SyncCluster => self.meetings = self.member.meet(stmt.span)?,
             StmtKind::GridWait => self.view.wait(),
             StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, message } => {

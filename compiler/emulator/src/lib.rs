@@ -5,11 +5,12 @@
 //! registers, shuffles, shared memory and barriers. Both give the same bits.
 //!
 //! Invariants: a run depends on its arguments alone, neither on the number of host threads nor on their
-//! schedule. CTAs see the memory of the launch and their own stores, and the last arriver at a counter those of
+//! schedule; CTAs of a cluster take turns as [`Options`] say. CTAs see the memory of the launch and their own stores, and the last arriver at a counter those of
 //! the others; stores reach [`Memory`] when every
 //! CTA has ended well, and a run that fails leaves it as it was. Unwritten memory is poison: reading it is an
 //! error, never a value. This crate reads no files, environment or clock, and knows neither LLVM nor CUDA.
 
+mod cluster;
 mod counters;
 mod device;
 
@@ -23,6 +24,7 @@ mod plan;
 #[cfg(test)]
 mod sample;
 mod together;
+mod turns;
 mod view;
 
 pub use counters::{Printed, Trace};
@@ -31,5 +33,5 @@ pub use device::run_device;
 pub use error::{EmuError, ErrorDetail, ErrorKind};
 pub use kernel::run_kernel;
 pub use memory::{Argument, Buffer, Memory};
-pub use options::Options;
+pub use options::{Options, Policy, Schedule};
 pub use plan::{EmuExecutor, PlanFailure, SourceError, instantiate, signature};

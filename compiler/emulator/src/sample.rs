@@ -28,7 +28,13 @@ pub(crate) struct Sample {
 
 impl Sample {
     pub(crate) fn new(grid: u32) -> Sample {
-        let launch = Launch { grid: [grid, 1, 1], warps: 1, pdl: Pdl::None, min_ctas: None };
+        let launch = Launch {
+            grid: [grid, 1, 1],
+            cluster: [1, 1, 1],
+            warps: 1,
+            pdl: Pdl::None,
+            min_ctas: None,
+        };
         let kernel = Kernel {
             name: "sample".into(),
             export: "sample".into(),

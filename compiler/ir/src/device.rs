@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::index::IndexVec;
-use crate::kernel::{CachePolicy, Evict, Launch, Literal, Param, ParamId};
+use crate::kernel::{CachePolicy, ClusterAxis, Evict, Launch, Literal, Param, ParamId};
 use crate::ops::{BinaryOp, CompareOp, UnaryOp};
 use crate::target::Target;
 
@@ -372,6 +372,9 @@ pub enum DeviceOp {
     },
     /// All threads of the CTA meet; shared memory written before is visible after.
     Barrier,
+    /// All threads of all CTAs of the cluster meet; shared memory of any of them written before is visible after. CTAs
+    /// that have ended count as met.
+    ClusterBarrier,
     /// Orders what the thread did before it ahead of what it does after it, for all threads of the device.
     Fence,
     /// `dst` = a u32 word of a buffer, which becomes 0 where it was `limit` or more, else 1 more, in one step.
@@ -455,6 +458,8 @@ pub enum Lanes {
 pub enum Special {
     /// Index of the CTA along x (0), y (1) or z (2).
     CtaIndex(u8),
+    /// Place of the CTA in its cluster.
+    ClusterIndex(ClusterAxis),
     /// Lane of the warp, 0 to 31.
     Lane,
     /// Warp of the CTA.
@@ -473,6 +478,25 @@ pub enum Place {
         /// Element type of what is stored there.
         dtype: DType,
     },
+    /// The same of a CTA of the cluster.
+    Remote {
+        /// Register with its rank (i32): fragment and element.
+        cta: (FragId, u32),
+        /// First byte.
+        base: u32,
+        /// Element type of what is stored there.
+        dtype: DType,
+    },
+}
+
+impl Place {
+    /// The register that chooses the CTA.
+    pub fn cta(&self) -> Option<(FragId, u32)> {
+        match self {
+            Place::Global(_) | Place::Shared { .. } => None,
+            Place::Remote { cta, .. } => Some(*cta),
+        }
+    }
 }
 
 /// A place in a region, in elements: a register, if any, plus a constant.

@@ -12,6 +12,7 @@
 mod banks;
 mod builder;
 mod cleanup;
+mod cluster;
 mod copies;
 mod elementwise;
 mod fold;
@@ -46,8 +47,9 @@ use linear::Linear;
 pub(crate) use banks::Banks;
 pub(crate) use cleanup::{each_read, result};
 pub(crate) use notes::{AccessNote, Notes, RelayoutWay};
+pub(crate) use uses::each_use;
 
-use crate::device::{DeviceKernel, FragId, SlotId, WaitOrder};
+use crate::device::{DeviceKernel, FragId, OpRole, SlotId, WaitOrder};
 use crate::kernel::{Kernel, ParamId, TileAccess, ValueId, VarId};
 use crate::smem_plan::{SmemPlan, over_budget};
 
@@ -62,7 +64,14 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
         return Err(vec![found]);
     }
     let mut expander = Expander::new(kernel);
+    let edges = cluster::Edges::of(kernel);
+    if edges.entry {
+        expander.meet_cluster();
+    }
     expander.block(&kernel.body);
+    if edges.exit {
+        expander.meet_cluster();
+    }
     let Expander { mut b, shared, notes, errors, .. } = expander;
     if !errors.is_empty() {
         return Err(errors);
@@ -136,6 +145,12 @@ impl<'k> Expander<'k> {
             arrivals: FxHashMap::default(),
             errors: Vec::new(),
         }
+    }
+
+    /// The CTAs of a cluster meet where the source does not say so.
+    fn meet_cluster(&mut self) {
+        self.b.loc = self.b.place(self.kernel.span, OpRole::Compute);
+        self.cluster_barrier();
     }
 
     /// The integer scalar `value` as a form.

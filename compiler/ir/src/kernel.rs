@@ -78,6 +78,8 @@ pub struct Waiver {
 pub struct Launch {
     /// CTAs along x, y, z.
     pub grid: [u32; 3],
+    /// CTAs of a cluster along x, y, z; they divide the grid.
+    pub cluster: [u32; 3],
     /// Warps of a CTA.
     pub warps: u32,
     /// Programmatic dependent launch.
@@ -90,6 +92,11 @@ impl Launch {
     /// Threads of a CTA.
     pub fn threads(&self) -> u32 {
         self.warps * crate::distribution::LANES
+    }
+
+    /// CTAs of a cluster.
+    pub fn cluster_size(&self) -> u32 {
+        self.cluster.iter().product()
     }
 }
 
@@ -374,6 +381,9 @@ pub enum StmtKind {
     },
     /// `sync`: all threads meet; what they stored to shared memory before is visible after.
     Sync,
+    /// `sync cluster`: all threads of all CTAs of the cluster meet; what they stored to shared memory of any of them
+    /// before is visible after.
+    SyncCluster,
     /// Waits for the kernels that this one depends on.
     GridWait,
     /// Lets the dependent kernels start.
@@ -431,6 +441,7 @@ macro_rules! bodies_of {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -459,6 +470,8 @@ pub enum Op {
     Const(Literal),
     /// Index of the CTA in the grid along x (0), y (1) or z (2): i32.
     CtaIndex(u8),
+    /// Place of the CTA in its cluster: i32.
+    ClusterIndex(ClusterAxis),
     /// The value of a `scalar` parameter.
     ScalarParam(ParamId),
     /// One operand.
@@ -620,6 +633,44 @@ pub enum Op {
         /// The axis.
         axis: u8,
     },
+}
+
+/// A way to count the CTAs of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ClusterAxis {
+    /// Along x (0), y (1) or z (2).
+    Along(u8),
+    /// All of them, x fastest.
+    Rank,
+}
+
+impl ClusterAxis {
+    /// The word of the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClusterAxis::Along(0) => "cluster.x",
+            ClusterAxis::Along(1) => "cluster.y",
+            ClusterAxis::Along(_) => "cluster.z",
+            ClusterAxis::Rank => "cluster.rank",
+        }
+    }
+
+    /// How many there are, where a cluster has the extents `cluster`.
+    pub fn extent(self, cluster: [u32; 3]) -> u32 {
+        match self {
+            ClusterAxis::Along(axis) => cluster[usize::from(axis)],
+            ClusterAxis::Rank => cluster.iter().product(),
+        }
+    }
+
+    /// The place of the CTA `cta` of the grid, where a cluster has the extents `cluster`.
+    pub fn place(self, cta: [u32; 3], cluster: [u32; 3]) -> u32 {
+        let along = |axis: usize| cta[axis] % cluster[axis];
+        match self {
+            ClusterAxis::Along(axis) => along(usize::from(axis)),
+            ClusterAxis::Rank => along(0) + cluster[0] * (along(1) + cluster[1] * along(2)),
+        }
+    }
 }
 
 /// What a slice takes of one axis of a tile.

@@ -72,6 +72,7 @@ pub fn effect(stmts: &[Stmt]) -> Effect {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => Effect::Nothing,

@@ -48,6 +48,10 @@ fn launch(launch: &Launch) -> String {
         Pdl::Both => "both",
     };
     let mut text = format!("launch grid ({x}, {y}, {z}), warps {}, pdl {pdl}", launch.warps);
+    if launch.cluster_size() > 1 {
+        let [x, y, z] = launch.cluster;
+        let _ = write!(text, ", cluster ({x}, {y}, {z})");
+    }
     if let Some(n) = launch.min_ctas {
         let _ = write!(text, ", min_ctas {n}");
     }

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod buffers;
+mod cluster;
 mod device;
 mod memory_order;
 mod scalars;
@@ -122,6 +123,13 @@ pub const PASSES: &[Pass] = &[
         proves: "R5, R10: no two threads touch an element of shared memory between two `sync`s, one of \
                  them writing; what a copy fills is touched after `settle` and `sync`; the tiles fit the target",
         run: Run::Kernel(shared_memory::check),
+    },
+    Pass {
+        name: "cluster",
+        codes: &[Code::E0121, Code::E0122, Code::E0219],
+        proves: "R9, R10 between CTAs: all CTAs of a cluster reach each `sync cluster`, and no two of them touch \
+                 an element of shared memory between two of those, one of them writing",
+        run: Run::Kernel(cluster::check),
     },
     Pass {
         name: "device-structure",

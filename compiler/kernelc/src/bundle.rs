@@ -66,7 +66,7 @@ pub fn artefact(
         signature: signature(kernel),
         launch: LaunchSpec {
             grid: kernel.launch.grid,
-            cluster: [1, 1, 1],
+            cluster: kernel.launch.cluster,
             threads: kernel.launch.threads(),
             static_shared_bytes: product.usage.shared_bytes,
             dynamic_shared_bytes: built.device.shared_bytes,

@@ -93,6 +93,8 @@ pub struct KernelEntry {
 pub struct LaunchEntry {
     /// CTAs along x, y, z.
     pub grid: [u32; 3],
+    /// CTAs of a cluster along x, y, z.
+    pub cluster: [u32; 3],
     /// Threads of a CTA.
     pub threads: u32,
     /// Dynamic shared memory to ask for, in bytes.
@@ -153,6 +155,7 @@ pub fn manifest_entry(
         bindings: kernel.bindings.iter().cloned().collect(),
         launch: LaunchEntry {
             grid: kernel.launch.grid,
+            cluster: kernel.launch.cluster,
             threads: kernel.launch.threads(),
             dynamic_shared_bytes: built.device.shared_bytes,
             waits_for_previous: kernel.launch.pdl.is_consumer(),

@@ -72,6 +72,8 @@ codes! {
     E0118 "shared memory touched while a copy fills it" "fails:\n    copy.async x -> s;\n    sync;\n    store load s -> y;       // the copy may still be under way\nwrite:\n    copy.async x -> s;\n    settle s;\n    sync;\n    store load s -> y;\n`settle` waits for the copies of the thread that executes it, so a `sync` must follow before other threads' bytes are read.";
     E0119 "`settle` of what no copy fills" "fails:\n    copy.async x -> s@0;\n    settle s@1;\nEvery path to a `settle` should start a copy to its slot.";
     E0120 "buffer touched without `sync`" "fails:\n    store v -> y;\n    store load y[127 - iota(128)] -> z;   // other threads wrote what this reads\nwrite:\n    store v -> y;\n    sync;\n    store load y[127 - iota(128)] -> z;\nWhat a thread stores to a buffer the other threads of the CTA see after `sync`. Two accesses of one buffer, one of them a store, need a `sync` between where their slices meet, unless both are spread over the threads alike and start alike, so that each element stays in one thread.";
+    E0121 "`sync cluster` that not all CTAs reach" "fails:\n    if cluster.rank == 0 { sync cluster; }   // the others never come\nwrite:\n    sync cluster;\nAll CTAs of a cluster meet at each `sync cluster`, so it stands under no condition and in no loop whose bounds may differ between them: nothing that depends on `cta` along an axis of the cluster, on `cluster.rank`, on `arrive.last`, on shared memory or on a buffer that the kernel writes.";
+    E0122 "shared memory of a cluster touched without `sync cluster`" "fails:\n    store v -> s@cta(0);\n    store load s -> y;        // another CTA may write this now\nwrite:\n    store v -> s@cta(0)[cluster.rank, :];\n    sync cluster;\n    store load s -> y;\nCTAs of a cluster run each at its own pace between two `sync cluster`s. An access of one and an access of another, one of them a write, need a `sync cluster` between, unless their slots or slices lie apart: by a constant, or because both start at a multiple of `cluster.rank`.";
 
     // Names, types, shapes, constants.
     E0201 "unknown name" "fails:\n    store y -> z;       // nothing is called z\nThe help names the closest known name.";
@@ -132,6 +134,9 @@ codes! {
     E0711 "misaligned vector access" "A vector access is not aligned to its size, or is wider than the target allows. This is a fault of the compiler.";
     E0712 "threads that part ways" "A barrier, a loop or a shuffle is not reached by all threads of the CTA alike. This is a fault of the compiler.";
     E0713 "race between CTAs" "fails, with a grid of more than one:\n    store v -> part[cta.x, :];\n    if arrive.last c[cta.y] of 4 { let all = load part; }     // CTAs that do not arrive at this word stored a part of it\nA CTA reads what another CTA of the same launch writes, and nothing orders the two. The last arriver sees what the others stored before they arrived at the same word.";
+    E0714 "parts of a launch that wait for each other" "All CTAs that have not ended wait for something that none of them will do; the message says who waits for what.";
+    E0715 "race between CTAs of a cluster" "Two CTAs of a cluster touch one element of shared memory without a `sync cluster` between them, and one of them writes.";
+    E0716 "shared memory of a CTA that is not there" "Shared memory of another CTA is touched before that CTA has started or after it has ended. The compiler lets the CTAs of a cluster meet first and last; this is its fault.";
 
     // The back end and its tools.
     E0801 "ptxas is missing" "Machine code is made by ptxas. `cargo xtask test` installs the pinned version; `kernelc doctor` says where it is looked for.";

@@ -77,6 +77,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::CommitGroup
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier
+        | DeviceOp::ClusterBarrier
         | DeviceOp::Fence
         | DeviceOp::AtomicInc { .. }
         | DeviceOp::GridWait
@@ -292,12 +293,20 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let base = b.offset(shared, b.types.i8, b.int(b.types.i64, (*base).into()));
                 Ok(Region { space: Space::Shared, base, dtype: *dtype })
             }
+            Place::Remote { cta: (frag, element), base, dtype } => {
+                let own = self.region(&Place::Shared { base: *base, dtype: *dtype })?;
+                let b = &self.build;
+                let rank = self.element(*frag, *element)?;
+                let operands = [own.base, rank];
+                let base = b.asm_values(&mnemonic::map_shared(), &operands, b.types.shared, 1)[0];
+                Ok(Region { space: Space::Cluster, base, dtype: *dtype })
+            }
         }
     }
 
     fn form(&self, region: &Region<'c, 'm>, cache: CachePolicy) -> Lowered<Form> {
         let CachePolicy { evict, no_allocate } = cache;
-        if region.space == Space::Shared && (evict.is_some() || no_allocate) {
+        if region.space != Space::Global && (evict.is_some() || no_allocate) {
             return refuse("shared memory has no cache policy");
         }
         Ok(Form { space: region.space, no_allocate, evict })

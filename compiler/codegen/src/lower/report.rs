@@ -73,6 +73,7 @@ impl Used {
                 | DeviceOp::CommitGroup
                 | DeviceOp::WaitGroup { .. }
                 | DeviceOp::Barrier
+                | DeviceOp::ClusterBarrier
                 | DeviceOp::Fence
                 | DeviceOp::AtomicInc { .. }
                 | DeviceOp::GridWait

@@ -22,7 +22,13 @@ pub(crate) struct KernelBuilder {
 
 impl KernelBuilder {
     pub(crate) fn new(export: &str, target: Target) -> KernelBuilder {
-        let launch = Launch { grid: [2, 1, 1], warps: 4, pdl: Pdl::Both, min_ctas: None };
+        let launch = Launch {
+            grid: [2, 1, 1],
+            cluster: [1, 1, 1],
+            warps: 4,
+            pdl: Pdl::Both,
+            min_ctas: None,
+        };
         KernelBuilder {
             kernel: DeviceKernel {
                 name: export.to_owned(),

@@ -7,7 +7,6 @@ use kernel_ir::device::{Address, LocId, Piece, Place, Vector};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
-use super::shared::By;
 use crate::error::EmuError;
 
 /// Bytes on their way.
@@ -78,7 +77,8 @@ impl Machine<'_> {
                 for i in 0..piece.len as usize {
                     numeric::write_element(dtype, &mut bytes, i, buffer.get(i));
                 }
-                self.shared.begin_copy(at, bytes.len(), By { thread: t, span })?;
+                let by = self.by(t, span);
+                self.member.own().begin_copy(at, bytes.len(), by)?;
                 self.copies.open.push(Arrival { thread: t, at, bytes });
             }
         }
@@ -90,8 +90,8 @@ impl Machine<'_> {
         let span = self.span(loc);
         while self.copies.groups.len() > pending {
             for arrival in self.copies.groups.pop_front().into_iter().flatten() {
-                let by = By { thread: arrival.thread, span };
-                self.shared.write(arrival.at, &arrival.bytes, by)?;
+                let by = self.by(arrival.thread, span);
+                self.member.own().write(arrival.at, &arrival.bytes, by)?;
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use kernel_dsl::source::Span;
 
+use crate::cluster::{Marks, Member, Seen};
 use crate::error::{EmuError, ErrorKind};
 
 /// No thread, and more than one thread.
@@ -20,47 +21,67 @@ struct Cell {
 /// The last access of a kind.
 #[derive(Clone, Copy)]
 struct Touch {
+    /// Rank of the CTA.
+    cta: u32,
     thread: u32,
-    /// Barriers that had been passed.
+    /// Barriers that the threads of the CTA had passed.
     interval: u32,
     span: Span,
+}
+
+impl Touch {
+    /// True where no barrier of the CTA orders it before an access of another thread of the CTA.
+    fn races(self, by: &By<'_>) -> bool {
+        self.thread != NOBODY
+            && self.cta == by.seen.cta
+            && self.interval == by.interval
+            && self.thread != by.thread as u32
+    }
 }
 
 /// Shared memory of a CTA.
 pub(super) struct Shared {
     cells: Vec<Cell>,
-    interval: u32,
+    /// Which CTAs touched each byte; empty where there is one.
+    marks: Vec<Marks>,
 }
 
 /// An access of one thread.
 #[derive(Clone, Copy)]
-pub(super) struct By {
+pub(super) struct By<'m> {
+    pub(super) member: Member<'m, Shared>,
     pub(super) thread: usize,
-    pub(super) span: Span,
+    /// Barriers that the threads of its CTA have passed.
+    pub(super) interval: u32,
+    pub(super) seen: Seen,
+}
+
+impl By<'_> {
+    fn touch(&self) -> Touch {
+        let Seen { cta, span, .. } = self.seen;
+        Touch { cta, thread: self.thread as u32, interval: self.interval, span }
+    }
 }
 
 impl Shared {
-    pub(super) fn new(bytes: u32) -> Shared {
-        let never = Touch { thread: NOBODY, interval: 0, span: Span::default() };
+    /// Shared memory that threads of a cluster may touch, or of one CTA alone.
+    pub(super) fn new(bytes: u32, in_cluster: bool) -> Shared {
+        let never = Touch { cta: 0, thread: NOBODY, interval: 0, span: Span::default() };
         let cell = Cell { byte: 0, written: false, write: never, read: never };
-        Shared { cells: vec![cell; bytes as usize], interval: 0 }
+        let marks = vec![Marks::NEVER; if in_cluster { bytes as usize } else { 0 }];
+        Shared { cells: vec![cell; bytes as usize], marks }
     }
 
-    /// All threads meet.
-    pub(super) fn barrier(&mut self) {
-        self.interval += 1;
-    }
-
-    fn check_place(&self, at: i64, len: usize, by: By) -> Result<usize, EmuError> {
+    fn check_place(&self, at: i64, len: usize, by: &By<'_>) -> Result<usize, EmuError> {
         let size = self.cells.len();
         let inside = usize::try_from(at).ok().filter(|&at| at + len <= size);
         inside.ok_or_else(|| {
             let message = format!("byte {at} of shared memory, which has {size}");
-            EmuError::new(ErrorKind::OutOfBounds, by.span, message).thread(by.thread)
+            EmuError::new(ErrorKind::OutOfBounds, by.seen.span, message).thread(by.thread)
         })
     }
 
-    fn race(by: By, byte: usize, other: Touch) -> EmuError {
+    fn race(by: &By<'_>, byte: usize, other: Touch) -> EmuError {
         let message = format!(
             "threads touch byte {byte} of shared memory without a barrier between, and one of them writes"
         );
@@ -68,40 +89,44 @@ impl Shared {
             SEVERAL => "several threads read it here".into(),
             thread => format!("thread {thread} touches it here"),
         };
-        EmuError::new(ErrorKind::SharedRace, by.span, message)
+        EmuError::new(ErrorKind::SharedRace, by.seen.span, message)
             .thread(by.thread)
             .other(other.span, who)
     }
 
+    fn cluster_race(by: &By<'_>, byte: usize, other: Seen) -> EmuError {
+        let name = format!("byte {byte} of shared memory");
+        by.member.race(&name, by.seen, other).thread(by.thread)
+    }
+
     /// Reads bytes.
-    pub(super) fn read(&mut self, at: i64, out: &mut [u8], by: By) -> Result<(), EmuError> {
-        let at = self.check_place(at, out.len(), by)?;
-        let (thread, interval) = (by.thread as u32, self.interval);
+    pub(super) fn read(&mut self, at: i64, out: &mut [u8], by: By<'_>) -> Result<(), EmuError> {
+        let at = self.check_place(at, out.len(), &by)?;
         for (i, out) in out.iter_mut().enumerate() {
             let cell = &mut self.cells[at + i];
             if !cell.written {
                 let message =
                     format!("read of byte {} of shared memory, which nothing wrote", at + i);
-                let error = EmuError::new(ErrorKind::Poison, by.span, message);
+                let error = EmuError::new(ErrorKind::Poison, by.seen.span, message);
                 return Err(error.thread(by.thread));
             }
-            if cell.write.interval == interval && cell.write.thread != thread {
-                return Err(Shared::race(by, at + i, cell.write));
+            if cell.write.races(&by) {
+                return Err(Shared::race(&by, at + i, cell.write));
             }
-            let shared = cell.read.interval == interval
-                && cell.read.thread != NOBODY
-                && cell.read.thread != thread;
-            let thread = if shared { SEVERAL } else { thread };
-            cell.read = Touch { thread, interval, span: by.span };
+            if let Some(other) = self.marks.get_mut(at + i).and_then(|marks| marks.read(by.seen)) {
+                return Err(Shared::cluster_race(&by, at + i, other));
+            }
+            let thread = if cell.read.races(&by) { SEVERAL } else { by.thread as u32 };
+            cell.read = Touch { thread, ..by.touch() };
             *out = cell.byte;
         }
         Ok(())
     }
 
     /// Bytes that a copy will fill: they hold nothing until it has arrived.
-    pub(super) fn begin_copy(&mut self, at: i64, len: usize, by: By) -> Result<(), EmuError> {
+    pub(super) fn begin_copy(&mut self, at: i64, len: usize, by: By<'_>) -> Result<(), EmuError> {
         self.write(at, &vec![0; len], by)?;
-        let at = self.check_place(at, len, by)?;
+        let at = self.check_place(at, len, &by)?;
         for cell in &mut self.cells[at..at + len] {
             cell.written = false;
         }
@@ -109,20 +134,19 @@ impl Shared {
     }
 
     /// Writes bytes.
-    pub(super) fn write(&mut self, at: i64, bytes: &[u8], by: By) -> Result<(), EmuError> {
-        let at = self.check_place(at, bytes.len(), by)?;
-        let (thread, interval) = (by.thread as u32, self.interval);
+    pub(super) fn write(&mut self, at: i64, bytes: &[u8], by: By<'_>) -> Result<(), EmuError> {
+        let at = self.check_place(at, bytes.len(), &by)?;
         for (i, &byte) in bytes.iter().enumerate() {
             let cell = &mut self.cells[at + i];
-            for touch in [cell.write, cell.read] {
-                let now = touch.thread != NOBODY && touch.interval == interval;
-                if now && touch.thread != thread {
-                    return Err(Shared::race(by, at + i, touch));
-                }
+            if let Some(touch) = [cell.write, cell.read].into_iter().find(|t| t.races(&by)) {
+                return Err(Shared::race(&by, at + i, touch));
+            }
+            if let Some(other) = self.marks.get_mut(at + i).and_then(|marks| marks.write(by.seen)) {
+                return Err(Shared::cluster_race(&by, at + i, other));
             }
             cell.byte = byte;
             cell.written = true;
-            cell.write = Touch { thread, interval, span: by.span };
+            cell.write = by.touch();
         }
         Ok(())
     }

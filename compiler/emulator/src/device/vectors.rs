@@ -1,12 +1,14 @@
 //! Loads, stores and prefetches: one vector a thread at a time.
 
 use kernel_abi::{DType, numeric};
+use kernel_dsl::source::Span;
 use kernel_ir::device::{Arg, FragId, LocId, Place, Vector};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::registers::{self, Registers};
 use super::shared::By;
+use crate::cluster::Life;
 use crate::error::{EmuError, ErrorKind};
 
 impl Machine<'_> {
@@ -68,11 +70,12 @@ impl Machine<'_> {
                 view.load(*param, start as u64, count, buffer, t * count, span)
                     .map_err(|e| e.thread(t))
             }
-            Place::Shared { base, dtype } => {
+            Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
                 let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
+                let owner = self.owner(place, t, loc)?;
                 let mut bytes = [0u8; 16];
                 let bytes = &mut bytes[..numeric::bytes_of(*dtype, count)];
-                self.shared.read(at, bytes, By { thread: t, span })?;
+                self.member.shared(owner).read(at, bytes, self.by(t, span))?;
                 for i in 0..count {
                     let code = numeric::read_element(*dtype, bytes, i);
                     buffer.set(t * count + i, code.expect("the vector is as long as its bytes"));
@@ -123,14 +126,15 @@ impl Machine<'_> {
                         view.store(*param, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
                     }
-                    Place::Shared { base, dtype } => {
+                    Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
                         let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
+                        let owner = self.owner(place, t, loc)?;
                         let mut bytes = [0u8; 16];
                         let bytes = &mut bytes[..numeric::bytes_of(*dtype, count)];
                         for i in 0..count {
                             numeric::write_element(*dtype, bytes, i, buffer.get(i));
                         }
-                        self.shared.write(at, bytes, By { thread: t, span })?;
+                        self.member.shared(owner).write(at, bytes, self.by(t, span))?;
                     }
                 }
             }
@@ -191,6 +195,31 @@ impl Machine<'_> {
         let message =
             format!("{} elements of {dtype} at element {start} in one access", vector.len);
         Err(EmuError::new(ErrorKind::Misaligned, self.span(loc), message).thread(t))
+    }
+
+    /// An access of thread `t` now.
+    pub(super) fn by(&self, t: usize, span: Span) -> By<'_> {
+        let seen = self.member.seen(self.meetings, span);
+        By { member: self.member, thread: t, interval: self.interval, seen }
+    }
+
+    /// The rank of the CTA whose shared memory thread `t` means.
+    fn owner(&self, place: &Place, t: usize, loc: LocId) -> Result<usize, EmuError> {
+        let Some((frag, element)) = place.cta() else { return Ok(self.member.rank()) };
+        let code = self.code(frag, element, t, loc)?;
+        let rank = numeric::to_i64(DType::I32, code).and_then(|rank| usize::try_from(rank).ok());
+        let fail = |kind, what: String| Err(EmuError::new(kind, self.span(loc), what).thread(t));
+        let Some(rank) = rank.filter(|&rank| rank < self.member.size()) else {
+            let message =
+                format!("CTA {} of a cluster of {}", code as u32 as i32, self.member.size());
+            return fail(ErrorKind::OutOfBounds, message);
+        };
+        let when = match self.member.life(rank) {
+            Life::Here => return Ok(rank),
+            Life::Coming => "has not started",
+            Life::Gone => "has ended",
+        };
+        fail(ErrorKind::Absent, format!("shared memory of CTA {rank} of the cluster, which {when}"))
     }
 
     /// The first byte of a vector in shared memory.

@@ -52,6 +52,7 @@ impl Machine<'_> {
             }
             Op::Const(_)
             | Op::CtaIndex(_)
+            | Op::ClusterIndex(_)
             | Op::ScalarParam(_)
             | Op::Unary { .. }
             | Op::Binary { .. }
@@ -105,6 +106,10 @@ impl Machine<'_> {
                 out.fill(code.expect("a literal fits the type of its value"), 1);
             }
             Op::CtaIndex(axis) => out.fill(u64::from(self.cta[usize::from(*axis)]), 1),
+            Op::ClusterIndex(axis) => {
+                let place = axis.place(self.cta, self.kernel.launch.cluster);
+                out.fill(u64::from(place), 1);
+            }
             Op::ScalarParam(param) => out.fill(self.view.launched.scalar(*param), 1),
             Op::Iota => {
                 let len = to.first().copied().unwrap_or(0);
@@ -229,7 +234,7 @@ impl Machine<'_> {
                     view.load(param, start, count, out, at, access.span)
                 })?;
             }
-            Storage::Smem(..) => {
+            Storage::Smem(..) | Storage::Remote(..) => {
                 present = self.load_shared(access, &tile, out)?.unwrap_or(0);
             }
         }

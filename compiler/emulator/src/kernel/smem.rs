@@ -11,6 +11,7 @@ use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::access::Tile;
+use crate::cluster::Marks;
 use crate::error::{EmuError, ErrorKind};
 
 /// One slot of a tile.
@@ -18,6 +19,8 @@ struct Slot {
     elements: Elements,
     /// What the statement with this number stored, plus one; 0 for what nothing has written.
     written: Vec<u64>,
+    /// Which CTAs touched each element; empty where there is one.
+    marks: Vec<Marks>,
 }
 
 /// All tiles of a CTA.
@@ -39,27 +42,48 @@ struct Arrival {
 
 impl SharedTiles {
     pub(super) fn new(kernel: &Kernel) -> SharedTiles {
+        let is_shared = kernel.launch.cluster_size() > 1;
         let slot = |tile: &Smem| {
             let len: usize = tile.shape.iter().map(|&e| e as usize).product();
-            Slot { elements: Elements::splat(tile.dtype, 0, len), written: vec![0; len] }
+            Slot {
+                elements: Elements::splat(tile.dtype, 0, len),
+                written: vec![0; len],
+                marks: vec![Marks::NEVER; if is_shared { len } else { 0 }],
+            }
         };
         let tiles = kernel.smem.iter().map(|t| (0..t.slots).map(|_| slot(t)).collect()).collect();
         SharedTiles { tiles, stores: 0, groups: VecDeque::new() }
     }
 }
 
+/// A slot of a tile of some CTA.
+struct Target {
+    /// Rank of the CTA.
+    cta: usize,
+    tile: SmemId,
+    slot: usize,
+}
+
 impl Machine<'_> {
     /// The slot that an access means.
-    fn slot_of(&self, storage: Storage, span: Span) -> Result<Option<(SmemId, usize)>, EmuError> {
-        let Storage::Smem(tile, slot) = storage else { return Ok(None) };
+    fn slot_of(&self, storage: Storage, span: Span) -> Result<Option<Target>, EmuError> {
+        let Some((tile, slot)) = storage.tile() else { return Ok(None) };
+        let declared = &self.kernel.smem[tile];
+        let outside = |message: String| {
+            Err(EmuError::new(ErrorKind::OutOfBounds, span, message)
+                .other(declared.span, "declared here"))
+        };
         let number = slot.map_or(0, |slot| self.int(slot));
         if number < 0 {
-            let message = format!("slot {number} of `{}`", self.kernel.smem[tile].name);
-            return Err(EmuError::new(ErrorKind::OutOfBounds, span, message)
-                .other(self.kernel.smem[tile].span, "declared here"));
+            return outside(format!("slot {number} of `{}`", declared.name));
         }
-        let slots = i64::from(self.kernel.smem[tile].slots);
-        Ok(Some((tile, (number % slots) as usize)))
+        let cta = storage.cta().map_or(self.member.rank() as i64, |cta| self.int(cta));
+        let size = self.member.size();
+        let Some(cta) = usize::try_from(cta).ok().filter(|&cta| cta < size) else {
+            return outside(format!("`{}` of CTA {cta} of a cluster of {size}", declared.name));
+        };
+        let slot = (number % i64::from(declared.slots)) as usize;
+        Ok(Some(Target { cta, tile, slot }))
     }
 
     /// Reads the present elements of a tile in shared memory; none for another kind of memory.
@@ -69,20 +93,27 @@ impl Machine<'_> {
         tile: &Tile,
         out: &mut Elements,
     ) -> Result<Option<usize>, EmuError> {
-        let Some((id, slot)) = self.slot_of(access.storage, access.span)? else {
+        let Some(target) = self.slot_of(access.storage, access.span)? else {
             return Ok(None);
         };
-        let kernel = self.kernel;
-        let slot = &self.shared.tiles[id][slot];
+        let (declared, member) = (&self.kernel.smem[target.tile], self.member);
+        let (by, mut shared) = (member.seen(self.meetings, access.span), member.shared(target.cta));
+        let slot = &mut shared.tiles[target.tile][target.slot];
         let mut present = 0;
         tile.runs(|start, count, at| {
             let start = start as usize;
             present += count;
             if let Some(gap) = (start..start + count).find(|&i| slot.written[i] == 0) {
-                return Err(unwritten(&kernel.smem[id], gap, access.span));
+                return Err(unwritten(declared, gap, access.span));
             }
             for i in 0..count {
                 out.set(at + i, slot.elements.get(start + i));
+            }
+            for place in start..start + count {
+                if let Some(other) = slot.marks.get_mut(place).and_then(|m| m.read(by)) {
+                    let error = member.race(&named(declared), by, other);
+                    return Err(error.at(coordinate(declared, place)));
+                }
             }
             Ok(())
         })?;
@@ -96,21 +127,28 @@ impl Machine<'_> {
         tile: &Tile,
         value: &Elements,
     ) -> Result<bool, EmuError> {
-        let Some((id, slot)) = self.slot_of(access.storage, access.span)? else {
+        let Some(target) = self.slot_of(access.storage, access.span)? else {
             return Ok(false);
         };
-        self.shared.stores += 1;
-        let (kernel, number) = (self.kernel, self.shared.stores);
-        let slot = &mut self.shared.tiles[id][slot];
+        let (declared, member) = (&self.kernel.smem[target.tile], self.member);
+        let (by, mut shared) = (member.seen(self.meetings, access.span), member.shared(target.cta));
+        shared.stores += 1;
+        let number = shared.stores;
+        let slot = &mut shared.tiles[target.tile][target.slot];
         tile.runs(|start, count, at| {
             for i in 0..count {
                 let place = start as usize + i;
                 if std::mem::replace(&mut slot.written[place], number) == number {
-                    let tile = &kernel.smem[id];
-                    let message = format!("one store writes an element of `{}` twice", tile.name);
+                    let name = &declared.name;
+                    let message = format!("one store writes an element of `{name}` twice");
                     return Err(EmuError::new(ErrorKind::StoreConflict, access.span, message)
-                        .at(coordinate(tile, place))
-                        .other(tile.span, "declared here"));
+                        .at(coordinate(declared, place))
+                        .other(declared.span, "declared here"));
+                }
+                if let Some(other) = slot.marks.get_mut(place).and_then(|m| m.write(by)) {
+                    return Err(member
+                        .race(&named(declared), by, other)
+                        .at(coordinate(declared, place)));
                 }
                 slot.elements.set(place, value.get(at + i));
             }
@@ -118,6 +156,10 @@ impl Machine<'_> {
         })?;
         Ok(true)
     }
+}
+
+fn named(tile: &Smem) -> String {
+    format!("an element of `{}`", tile.name)
 }
 
 impl Machine<'_> {
@@ -128,7 +170,9 @@ impl Machine<'_> {
         dest: &TileAccess,
     ) -> Result<(), EmuError> {
         let Storage::Buffer(param) = source.storage else { return Ok(()) };
-        let Some((id, slot)) = self.slot_of(dest.storage, dest.span)? else { return Ok(()) };
+        let Some(Target { tile: id, slot, .. }) = self.slot_of(dest.storage, dest.span)? else {
+            return Ok(());
+        };
         let from = self.resolve(source, "copied")?;
         let to = self.resolve(dest, "copied")?;
         let dtype = self.kernel.smem[id].dtype;
@@ -140,32 +184,41 @@ impl Machine<'_> {
             view.load(param, start, count, &mut elements, at, source.span)
         })?;
         let mut group = Vec::with_capacity(len);
-        let written = &mut self.shared.tiles[id][slot].written;
+        let (declared, member) = (&self.kernel.smem[id], self.member);
+        let (by, mut shared) = (member.seen(self.meetings, dest.span), member.own());
+        let Slot { written, marks, .. } = &mut shared.tiles[id][slot];
         to.runs(|start, count, at| {
             for i in 0..count {
                 let place = start as usize + i;
+                if let Some(other) = marks.get_mut(place).and_then(|m| m.write(by)) {
+                    return Err(member
+                        .race(&named(declared), by, other)
+                        .at(coordinate(declared, place)));
+                }
                 written[place] = 0;
                 group.push(Arrival { tile: id, slot, place, code: elements.get(at + i) });
             }
             Ok(())
         })?;
-        self.shared.groups.push_back(group);
+        shared.groups.push_back(group);
         Ok(())
     }
 
     /// A group without copies.
     pub(super) fn empty_group(&mut self) {
-        self.shared.groups.push_back(Vec::new());
+        self.member.own().groups.push_back(Vec::new());
     }
 
     /// Lets all but the `pending` youngest groups arrive.
     pub(super) fn settle(&mut self, pending: u32) {
-        while self.shared.groups.len() > pending as usize {
-            for arrival in self.shared.groups.pop_front().into_iter().flatten() {
-                let slot = &mut self.shared.tiles[arrival.tile][arrival.slot];
+        let mut shared = self.member.own();
+        while shared.groups.len() > pending as usize {
+            for arrival in shared.groups.pop_front().into_iter().flatten() {
+                shared.stores += 1;
+                let number = shared.stores;
+                let slot = &mut shared.tiles[arrival.tile][arrival.slot];
                 slot.elements.set(arrival.place, arrival.code);
-                self.shared.stores += 1;
-                slot.written[arrival.place] = self.shared.stores;
+                slot.written[arrival.place] = number;
             }
         }
     }

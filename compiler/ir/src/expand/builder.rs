@@ -14,8 +14,14 @@ use crate::device::{
 };
 use crate::distribution::{Digit, LANES};
 use crate::index::{Id, IndexVec};
-use crate::kernel::{ContractBound, Kernel, Literal, ParamId};
+use crate::kernel::{ClusterAxis, ContractBound, Kernel, Literal, ParamId};
 use crate::ops::{BinaryOp, CompareOp};
+
+/// Numbers of the built-ins of a thread, behind the three axes of the grid.
+const LANE: u8 = 3;
+const WARP: u8 = 4;
+const CLUSTER_RANK: u8 = 5;
+const CLUSTER_X: u8 = 6;
 
 /// A pure operation on single elements, as a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -241,8 +247,10 @@ impl<'k> Builder<'k> {
             Pure::Special(code) => {
                 let which = match code {
                     0..=2 => Special::CtaIndex(code),
-                    3 => Special::Lane,
-                    _ => Special::Warp,
+                    LANE => Special::Lane,
+                    WARP => Special::Warp,
+                    CLUSTER_RANK => Special::ClusterIndex(ClusterAxis::Rank),
+                    along => Special::ClusterIndex(ClusterAxis::Along(along - CLUSTER_X)),
                 };
                 DeviceOp::Special { dst, which }
             }
@@ -299,14 +307,23 @@ impl<'k> Builder<'k> {
         self.special(axis, count)
     }
 
+    /// Place of the CTA in its cluster.
+    pub(super) fn cluster(&mut self, axis: ClusterAxis) -> Linear {
+        let code = match axis {
+            ClusterAxis::Along(along) => CLUSTER_X + along,
+            ClusterAxis::Rank => CLUSTER_RANK,
+        };
+        self.special(code, axis.extent(self.kernel.launch.cluster))
+    }
+
     /// A digit of the lane index.
     pub(super) fn lane(&mut self, digit: Digit) -> Linear {
-        self.digit(3, LANES, digit)
+        self.digit(LANE, LANES, digit)
     }
 
     /// A digit of the warp index.
     pub(super) fn warp(&mut self, digit: Digit) -> Linear {
-        self.digit(4, self.kernel.launch.warps, digit)
+        self.digit(WARP, self.kernel.launch.warps, digit)
     }
 
     fn digit(&mut self, code: u8, count: u32, digit: Digit) -> Linear {

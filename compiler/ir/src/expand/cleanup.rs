@@ -30,6 +30,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::CommitGroup
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier
+        | DeviceOp::ClusterBarrier
         | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch => {}
@@ -55,11 +56,13 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             see(*acc);
         }
         DeviceOp::Join { from, .. } => from.iter().for_each(|(frag, _)| see(*frag)),
-        DeviceOp::Load { vectors, other, .. } => {
+        DeviceOp::Load { place, vectors, other, .. } => {
+            place.cta().into_iter().for_each(|(frag, _)| see(frag));
             other.iter().for_each(|&frag| see(frag));
             each_address(vectors, see);
         }
-        DeviceOp::Store { src, vectors, .. } => {
+        DeviceOp::Store { src, place, vectors, .. } => {
+            place.cta().into_iter().for_each(|(frag, _)| see(frag));
             see(src.frag);
             each_address(vectors, see);
         }
@@ -115,6 +118,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::SetSlot { .. }
         | DeviceOp::Barrier
+        | DeviceOp::ClusterBarrier
         | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
@@ -178,6 +182,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
+            | DeviceOp::ClusterBarrier
             | DeviceOp::Fence
             | DeviceOp::AtomicInc { .. }
             | DeviceOp::GridWait

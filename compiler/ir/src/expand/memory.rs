@@ -195,19 +195,25 @@ impl Expander<'_> {
     }
 
     /// The region of an access and the type of run-time offsets into it.
-    pub(super) fn place(&self, storage: Storage) -> (Place, DType) {
+    pub(super) fn place(&mut self, storage: Storage) -> (Place, DType) {
         match storage {
             Storage::Buffer(param) => (Place::Global(param), self.b.offset_dtype(param)),
             Storage::Smem(tile, _) => {
                 let base = u32::try_from(self.smem.base(tile)).unwrap_or(u32::MAX);
                 (Place::Shared { base, dtype: self.kernel.smem[tile].dtype }, DType::I32)
             }
+            Storage::Remote(tile, _, cta) => {
+                let base = u32::try_from(self.smem.base(tile)).unwrap_or(u32::MAX);
+                let rank = self.integer(cta);
+                let cta = self.b.materialize(&rank, DType::I32);
+                (Place::Remote { cta, base, dtype: self.kernel.smem[tile].dtype }, DType::I32)
+            }
         }
     }
 
     /// Elements from the start of a ring to the slot that is meant.
     fn slot_start(&mut self, storage: Storage) -> Option<Linear> {
-        let Storage::Smem(tile, Some(slot)) = storage else { return Some(Linear::default()) };
+        let Some((tile, Some(slot))) = storage.tile() else { return Some(Linear::default()) };
         let tile = &self.kernel.smem[tile];
         let form = self.integer(slot);
         let slots = i64::from(tile.slots);
@@ -224,7 +230,7 @@ impl Expander<'_> {
 
     /// How a region is permuted, in elements.
     pub(super) fn swizzle(&self, storage: Storage) -> Option<Swizzle> {
-        let Storage::Smem(tile, _) = storage else { return None };
+        let (tile, _) = storage.tile()?;
         let tile = &self.kernel.smem[tile];
         let bits = tile.swizzle.bits();
         let piece = (VECTOR_BYTES / tile.dtype.bytes().unwrap_or(1)).trailing_zeros();

@@ -95,7 +95,7 @@ impl Expander<'_> {
         let widths = cut.pieces.iter().map(|&(_, len)| len as u32 * dtype.bits() / 8);
         let banks = match access.storage {
             Storage::Buffer(_) => None,
-            Storage::Smem(..) => {
+            Storage::Smem(..) | Storage::Remote(..) => {
                 let pieces = cut.pieces.iter();
                 let instructions: Vec<(u32, u32)> =
                     pieces.map(|&(first, len)| (cut.order[first] as u32, len as u32)).collect();

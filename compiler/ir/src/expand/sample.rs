@@ -24,7 +24,13 @@ pub(crate) struct Sample {
 
 impl Sample {
     pub(crate) fn new(warps: u32, grid: u32) -> Sample {
-        let launch = Launch { grid: [grid, 1, 1], warps, pdl: Pdl::None, min_ctas: None };
+        let launch = Launch {
+            grid: [grid, 1, 1],
+            cluster: [1, 1, 1],
+            warps,
+            pdl: Pdl::None,
+            min_ctas: None,
+        };
         let kernel = Kernel {
             name: "sample".into(),
             export: "sample".into(),

@@ -240,6 +240,11 @@ impl Expander<'_> {
         self.shared.barrier();
     }
 
+    pub(super) fn cluster_barrier(&mut self) {
+        self.b.emit(DeviceOp::ClusterBarrier);
+        self.shared.barrier();
+    }
+
     /// Room for `bytes`, after a barrier where that is needed.
     pub(super) fn reserve(&mut self, bytes: u32) -> Result<Region, Diagnostic> {
         let roomy = self.shared.floor.saturating_add(ROOMY_BYTES);

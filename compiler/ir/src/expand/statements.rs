@@ -27,15 +27,15 @@ impl<'k> Expander<'k> {
         match kind {
             StmtKind::Def { op: Op::Load { access, .. }, .. } => match access.storage {
                 Storage::Buffer(param) => OpRole::Load { param, order },
-                Storage::Smem(..) => OpRole::Compute,
+                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::Store { access, .. } => match access.storage {
                 Storage::Buffer(param) => OpRole::Store { param, order },
-                Storage::Smem(..) => OpRole::Compute,
+                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::CopyAsync { source, .. } => match source.storage {
                 Storage::Buffer(param) => OpRole::Load { param, order },
-                Storage::Smem(..) => OpRole::Compute,
+                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
@@ -60,6 +60,7 @@ impl<'k> Expander<'k> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::For { .. }
             | StmtKind::If { .. } => OpRole::Compute,
         }
@@ -110,6 +111,7 @@ impl<'k> Expander<'k> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::For { .. }
@@ -141,6 +143,7 @@ impl<'k> Expander<'k> {
             StmtKind::EmptyGroup => self.b.emit(DeviceOp::CommitGroup),
             StmtKind::Settle { storage: _, pending } => self.settle(*pending),
             StmtKind::Sync => self.barrier(),
+            StmtKind::SyncCluster => self.cluster_barrier(),
             StmtKind::GridWait => {
                 self.b.emit(DeviceOp::GridWait);
                 self.order = order::after(self.order, std::slice::from_ref(stmt));
@@ -172,6 +175,10 @@ impl<'k> Expander<'k> {
             Op::Const(literal) => self.literal(result, *literal),
             Op::CtaIndex(axis) => {
                 let form = self.b.cta(*axis);
+                self.bind_int(result, form);
+            }
+            Op::ClusterIndex(axis) => {
+                let form = self.b.cluster(*axis);
                 self.bind_int(result, form);
             }
             Op::ScalarParam(param) => {

@@ -3,7 +3,7 @@
 use crate::kernel::{AxisIndex, Op, PrefetchRange, StmtKind, TileAccess, ValueId};
 
 /// Calls `see` with every value that the statement itself reads; inner statements are left out.
-pub(super) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
+pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
     match kind {
         StmtKind::Def { results: _, op } => each_operand(op, see),
         StmtKind::SetVar { value, .. } => see(*value),
@@ -24,7 +24,11 @@ pub(super) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             each_index(dest, see);
         }
         StmtKind::Settle { storage, .. } => storage.slot().into_iter().for_each(see),
-        StmtKind::EmptyGroup | StmtKind::Sync | StmtKind::GridWait | StmtKind::GridLaunch => {}
+        StmtKind::EmptyGroup
+        | StmtKind::Sync
+        | StmtKind::SyncCluster
+        | StmtKind::GridWait
+        | StmtKind::GridLaunch => {}
         StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),
         StmtKind::Printf { args, .. } => args.iter().copied().for_each(see),
         StmtKind::For { start, end, .. } => {
@@ -36,7 +40,12 @@ pub(super) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
 
 fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
     match op {
-        Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) | Op::Iota | Op::ReadVar { .. } => {}
+        Op::Const(_)
+        | Op::CtaIndex(_)
+        | Op::ClusterIndex(_)
+        | Op::ScalarParam(_)
+        | Op::Iota
+        | Op::ReadVar { .. } => {}
         Op::Unary { x, .. }
         | Op::Convert { x }
         | Op::Splat { x }
@@ -67,7 +76,7 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
 }
 
 fn each_index(access: &TileAccess, mut see: impl FnMut(ValueId)) {
-    access.storage.slot().into_iter().for_each(&mut see);
+    access.storage.slot().into_iter().chain(access.storage.cta()).for_each(&mut see);
     for index in &access.index {
         match index {
             AxisIndex::At(x) | AxisIndex::Gather(x) | AxisIndex::Along(x) => see(*x),

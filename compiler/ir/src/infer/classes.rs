@@ -299,6 +299,7 @@ impl Walk<'_> {
                 StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Sync
+                | StmtKind::SyncCluster
                 | StmtKind::Advance { .. }
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
@@ -314,6 +315,7 @@ impl Walk<'_> {
         match op {
             Op::Const(_)
             | Op::CtaIndex(_)
+            | Op::ClusterIndex(_)
             | Op::ScalarParam(_)
             | Op::Iota
             | Op::Splat { .. }

@@ -98,6 +98,8 @@ pub enum Storage {
     Buffer(ParamId),
     /// A slot of a tile in shared memory: an i32 scalar that counts modulo the ring, none without a ring.
     Smem(SmemId, Option<ValueId>),
+    /// The same in another CTA of the cluster: an i32 scalar says which.
+    Remote(SmemId, Option<ValueId>, ValueId),
 }
 
 impl Storage {
@@ -105,7 +107,7 @@ impl Storage {
     pub fn param(self) -> Option<ParamId> {
         match self {
             Storage::Buffer(param) => Some(param),
-            Storage::Smem(..) => None,
+            Storage::Smem(..) | Storage::Remote(..) => None,
         }
     }
 
@@ -113,7 +115,23 @@ impl Storage {
     pub fn slot(self) -> Option<ValueId> {
         match self {
             Storage::Buffer(_) => None,
-            Storage::Smem(_, slot) => slot,
+            Storage::Smem(_, slot) | Storage::Remote(_, slot, _) => slot,
+        }
+    }
+
+    /// The tile and its slot, where it is shared memory of some CTA.
+    pub fn tile(self) -> Option<(SmemId, Option<ValueId>)> {
+        match self {
+            Storage::Buffer(_) => None,
+            Storage::Smem(tile, slot) | Storage::Remote(tile, slot, _) => Some((tile, slot)),
+        }
+    }
+
+    /// The scalar that chooses the CTA of the cluster, where it is not the own one.
+    pub fn cta(self) -> Option<ValueId> {
+        match self {
+            Storage::Buffer(_) | Storage::Smem(..) => None,
+            Storage::Remote(_, _, cta) => Some(cta),
         }
     }
 }
@@ -123,7 +141,7 @@ impl Kernel {
     pub fn dtype_of(&self, storage: Storage) -> DType {
         match storage {
             Storage::Buffer(param) => self.params[param].dtype,
-            Storage::Smem(tile, _) => self.smem[tile].dtype,
+            Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].dtype,
         }
     }
 
@@ -131,7 +149,7 @@ impl Kernel {
     pub fn name_of(&self, storage: Storage) -> &str {
         match storage {
             Storage::Buffer(param) => &self.params[param].name,
-            Storage::Smem(tile, _) => &self.smem[tile].name,
+            Storage::Smem(tile, _) | Storage::Remote(tile, ..) => &self.smem[tile].name,
         }
     }
 
@@ -139,7 +157,7 @@ impl Kernel {
     pub fn declaration_of(&self, storage: Storage) -> Span {
         match storage {
             Storage::Buffer(param) => self.params[param].span,
-            Storage::Smem(tile, _) => self.smem[tile].span,
+            Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].span,
         }
     }
 }

@@ -97,6 +97,7 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
                 Special::CtaIndex(0) => "cta.x",
                 Special::CtaIndex(1) => "cta.y",
                 Special::CtaIndex(_) => "cta.z",
+                Special::ClusterIndex(axis) => axis.name(),
                 Special::Lane => "lane",
                 Special::Warp => "warp",
             };
@@ -168,6 +169,7 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::CommitGroup => "commit_group".to_owned(),
         DeviceOp::WaitGroup { pending } => format!("wait_group {pending}"),
         DeviceOp::Barrier => "barrier".to_owned(),
+        DeviceOp::ClusterBarrier => "barrier of the cluster".to_owned(),
         DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
         DeviceOp::AtomicInc { dst, param, at, limit } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
@@ -201,6 +203,9 @@ fn places(device: &DeviceKernel, place: &Place, vectors: &[Vector]) -> String {
     let region = match place {
         Place::Global(param) => device.params[*param].name.clone(),
         Place::Shared { base, dtype } => format!("shared+{base} as {dtype}"),
+        Place::Remote { cta: (frag, element), base, dtype } => {
+            format!("shared+{base} of cta {frag}[{element}] as {dtype}")
+        }
     };
     let mut groups: Vec<(u32, Vec<String>)> = Vec::new();
     for vector in vectors {

@@ -99,6 +99,7 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "settle {}{slot} but {pending}", kernel.name_of(*storage));
         }
         StmtKind::Sync => line!(text, depth, "sync"),
+        StmtKind::SyncCluster => line!(text, depth, "sync cluster"),
         StmtKind::GridWait => line!(text, depth, "grid_wait"),
         StmtKind::GridLaunch => line!(text, depth, "grid_launch"),
         StmtKind::Assert { cond, message } => line!(text, depth, "assert {cond}, {message:?}"),
@@ -153,6 +154,7 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
         Op::CtaIndex(axis) => {
             format!("cta.{}", ["x", "y", "z"].get(usize::from(*axis)).unwrap_or(&"?"))
         }
+        Op::ClusterIndex(axis) => axis.name().to_owned(),
         Op::ScalarParam(param) => format!("scalar {}", kernel.params[*param].name),
         Op::Unary { op, x } => format!("{} {x}", op.name()),
         Op::Binary { op, a, b } => format!("{} {a}, {b}", op.name()),

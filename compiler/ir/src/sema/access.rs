@@ -9,7 +9,9 @@ use kernel_dsl::source::Span;
 
 use super::constants::{Const, ConstValue};
 use super::lower::Lower;
-use super::mistakes::{ring_without_slot, slot_without_ring, value_as_buffer, word_mistake};
+use super::mistakes::{
+    no_shared_memory, ring_without_slot, slot_without_ring, two_ctas, value_as_buffer, word_mistake,
+};
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
 use super::scope::{Buffer, Entity, Memory, RangeLimit, RangeValue};
@@ -87,21 +89,41 @@ impl<'a> Lower<'a> {
             return Err(self.not_built(span, what));
         }
         let name = reference.path.text();
-        match (buffer.memory, reference.at.as_slice()) {
-            (Memory::Param(param), []) => Ok(Storage::Buffer(param)),
-            (Memory::Smem { tile, ringed: false }, []) => Ok(Storage::Smem(tile, None)),
-            (Memory::Param(_) | Memory::Smem { ringed: false, .. }, [at, ..]) => {
-                Err(self.error(slot_without_ring(&name, at.span, defined)))
+        let (mut ctas, mut slots) = (Vec::new(), Vec::new());
+        for at in &reference.at {
+            match &at.kind {
+                InstanceKind::Cta(e) => ctas.push((at.span, &**e)),
+                InstanceKind::Slot(e) => slots.push((at.span, &**e)),
+                InstanceKind::Peer(_) | InstanceKind::AllPeers => return Err(Refused),
+            }
+        }
+        let (tile, slot) = match (buffer.memory, slots.as_slice()) {
+            (Memory::Param(param), []) => {
+                return match ctas.first() {
+                    None => Ok(Storage::Buffer(param)),
+                    Some((at, _)) => Err(self.error(no_shared_memory(&name, *at, defined))),
+                };
+            }
+            (Memory::Smem { tile, ringed: false }, []) => (tile, None),
+            (Memory::Param(_) | Memory::Smem { ringed: false, .. }, [(at, _), ..]) => {
+                return Err(self.error(slot_without_ring(&name, *at, defined)));
             }
             (Memory::Smem { ringed: true, .. }, []) => {
-                Err(self.error(ring_without_slot(&name, reference.path.span, defined)))
+                return Err(self.error(ring_without_slot(&name, reference.path.span, defined)));
             }
-            (Memory::Smem { tile, ringed: true }, [at, ..]) => {
-                let InstanceKind::Slot(e) = &at.kind else { return Err(Refused) };
+            (Memory::Smem { tile, ringed: true }, [(_, e), ..]) => {
                 let slot = self.expr(e)?;
-                let slot = self.scalar(slot, DType::I32, "a ring slot", e.span)?;
-                Ok(Storage::Smem(tile, Some(slot)))
+                (tile, Some(self.scalar(slot, DType::I32, "a ring slot", e.span)?))
             }
+        };
+        match ctas.as_slice() {
+            [] => Ok(Storage::Smem(tile, slot)),
+            [(_, e)] => {
+                let cta = self.expr(e)?;
+                let cta = self.scalar(cta, DType::I32, "a CTA of the cluster", e.span)?;
+                Ok(Storage::Remote(tile, slot, cta))
+            }
+            [_, (at, _), ..] => Err(self.error(two_ctas(&name, *at))),
         }
     }
 

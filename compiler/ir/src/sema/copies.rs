@@ -20,7 +20,7 @@ impl<'a> Lower<'a> {
         let source = self.slice(&mv.source, mv.source.span);
         let target = self.slice(dest, dest.span);
         let (source, target) = (source?, target?);
-        if let Storage::Smem(tile, _) = source.storage {
+        if let Some((tile, _)) = source.storage.tile() {
             let declared = self.kernel.smem[tile].span;
             return Err(self.error(
                 Diagnostic::error(Code::E0221, "a copy out of shared memory")
@@ -29,7 +29,7 @@ impl<'a> Lower<'a> {
                     .help("write `store load s -> y;`"),
             ));
         }
-        if let Storage::Buffer(_) = target.storage {
+        if let Storage::Buffer(_) | Storage::Remote(..) = target.storage {
             return Err(self.error(copy_dest(dest.span)));
         }
         self.whole_pieces(&target, dest.span)?;
@@ -101,7 +101,9 @@ impl<'a> Lower<'a> {
         let storage = self.storage(&buffer, reference, defined)?;
         match storage {
             Storage::Smem(..) => self.emit(StmtKind::Settle { storage, pending: 0 }, span),
-            Storage::Buffer(_) => Err(self.error(settle_of(settle.value.span))),
+            Storage::Buffer(_) | Storage::Remote(..) => {
+                Err(self.error(settle_of(settle.value.span)))
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use super::not_built;
 use super::operands::{Operand, Tile};
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag};
-use crate::kernel::Op;
+use crate::kernel::{ClusterAxis, Op};
 
 impl<'a> Lower<'a> {
     /// The value of an expression.
@@ -199,10 +199,14 @@ impl<'a> Lower<'a> {
             return self.scale_part(Operand::Tile(value), first.span, path.span);
         }
         let text = path.text();
-        let axis = match text.as_str() {
-            "cta.x" => 0,
-            "cta.y" => 1,
-            "cta.z" => 2,
+        let shared = match text.as_str() {
+            "cta.x" => Shared::Cta(0),
+            "cta.y" => Shared::Cta(1),
+            "cta.z" => Shared::Cta(2),
+            "cluster.x" => Shared::Cluster(ClusterAxis::Along(0)),
+            "cluster.y" => Shared::Cluster(ClusterAxis::Along(1)),
+            "cluster.z" => Shared::Cluster(ClusterAxis::Along(2)),
+            "cluster.rank" => Shared::Cluster(ClusterAxis::Rank),
             _ => {
                 let part = path.segments.first().and_then(|f| self.frame.lookup(&f.text)).is_some();
                 return Err(match not_built::path(&text) {
@@ -212,7 +216,7 @@ impl<'a> Lower<'a> {
                 });
             }
         };
-        let id = self.shared(Shared::Cta(axis), DType::I32, path.span)?;
+        let id = self.shared(shared, DType::I32, path.span)?;
         Ok(Operand::Tile(Tile::new(id, DType::I32, Vec::new())))
     }
 

@@ -11,7 +11,7 @@ use kernel_dsl::source::Span;
 use super::access::const_int;
 use super::check::is_packed;
 use super::constants::{Const, ConstValue};
-use super::limits::{MAX_GRID_X, MAX_GRID_YZ, MAX_MIN_CTAS};
+use super::limits::{MAX_CLUSTER, MAX_GRID_X, MAX_GRID_YZ, MAX_MIN_CTAS};
 use super::lower::{Lower, Shared};
 use super::not_built;
 use super::operands::{Operand, Tile};
@@ -199,7 +199,10 @@ impl<'a> Lower<'a> {
         else {
             return Err(self.error(missing_launch(LaunchKey::Grid, header)));
         };
-        let grid = self.grid(grid);
+        let grid_span = grid.span;
+        let grid = self.extents("grid", grid);
+        let cluster =
+            launch.get(LaunchKey::Cluster).map(|e| Ok((self.extents("cluster", e)?, e.span)));
         let most = i64::from(self.target.info().max_warps);
         let warps = self.limited(warps, "the number of warps", most);
         let min_ctas =
@@ -208,10 +211,43 @@ impl<'a> Lower<'a> {
             None => Ok(Pdl::None),
             Some(e) => pdl(e).ok_or_else(|| self.error(pdl_mistake(e.span))),
         };
+        let grid = grid?;
+        let cluster = match cluster.transpose()? {
+            None => [1, 1, 1],
+            Some((cluster, at)) => self.cluster(cluster, at, grid, grid_span)?,
+        };
         // the sizes of tiles are judged against the number of warps
-        self.kernel.launch =
-            Launch { grid: grid?, warps: warps?, pdl: pdl?, min_ctas: min_ctas.transpose()? };
+        let min_ctas = min_ctas.transpose()?;
+        self.kernel.launch = Launch { grid, cluster, warps: warps?, pdl: pdl?, min_ctas };
         Ok(())
+    }
+
+    /// A cluster has few CTAs, and the grid is made of whole clusters.
+    fn cluster(
+        &mut self,
+        cluster: [u32; 3],
+        at: Span,
+        grid: [u32; 3],
+        grid_span: Span,
+    ) -> Outcome<[u32; 3]> {
+        let size = cluster.iter().fold(1_u32, |n, &extent| n.saturating_mul(extent));
+        if size > MAX_CLUSTER {
+            let message =
+                format!("a cluster of {size} CTAs, at most {MAX_CLUSTER} on {}", self.target);
+            return Err(self
+                .error(Diagnostic::error(Code::E0503, message).label(at, format!("{size} CTAs"))));
+        }
+        let uneven = (0..3).find(|&axis| !grid[axis].is_multiple_of(cluster[axis]));
+        if let Some(axis) = uneven {
+            let (of, by, name) = (grid[axis], cluster[axis], ["x", "y", "z"][axis]);
+            return Err(self.error(
+                Diagnostic::error(Code::E0215, "a grid is made of whole clusters")
+                    .label(at, format!("{by} CTAs along {name}"))
+                    .secondary(grid_span, format!("{of} CTAs along {name}"))
+                    .help(format!("{by} must divide {of}")),
+            ));
+        }
+        Ok(cluster)
     }
 
     /// A positive number of something of which a target has at most `most`.
@@ -228,28 +264,29 @@ impl<'a> Lower<'a> {
         ))
     }
 
-    fn grid(&mut self, e: &'a Expr) -> Outcome<[u32; 3]> {
+    /// The extents of a grid or a cluster, as a number or a tuple.
+    fn extents(&mut self, what: &str, e: &'a Expr) -> Outcome<[u32; 3]> {
         let parts: Vec<&'a Expr> = match &e.kind {
             ExprKind::Tuple(parts) => parts.iter().collect(),
             _ => vec![e],
         };
         if parts.len() > 3 {
             return Err(self.error(
-                Diagnostic::error(Code::E0215, "a grid has one to three extents")
+                Diagnostic::error(Code::E0215, format!("a {what} has one to three extents"))
                     .label(e.span, format!("{} extents", parts.len())),
             ));
         }
-        let mut grid = [1_u32; 3];
-        let names = ["the grid along x", "the grid along y", "the grid along z"];
+        let mut extents = [1_u32; 3];
+        let names = ["x", "y", "z"].map(|axis| format!("the {what} along {axis}"));
         let limits = [MAX_GRID_X, MAX_GRID_YZ, MAX_GRID_YZ];
         let mut outcome = Ok(());
         for (axis, part) in parts.into_iter().enumerate() {
-            match self.limited(part, names[axis], limits[axis]) {
-                Ok(extent) => grid[axis] = extent,
+            match self.limited(part, &names[axis], limits[axis]) {
+                Ok(extent) => extents[axis] = extent,
                 Err(refused) => outcome = Err(refused),
             }
         }
-        outcome.map(|()| grid)
+        outcome.map(|()| extents)
     }
 
     /// Declares the parameters: scalars first, since extents and contracts may name them.

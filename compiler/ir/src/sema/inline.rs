@@ -88,7 +88,7 @@ impl<'a> Lower<'a> {
         let (buffer, reference, defined) = self.buffer(e)?;
         match self.storage(&buffer, reference, defined)? {
             Storage::Buffer(param) => Ok(Argument::Buffer(buffer, param)),
-            Storage::Smem(..) => {
+            Storage::Smem(..) | Storage::Remote(..) => {
                 Err(self.not_built(e.span, "a tile in shared memory as an argument"))
             }
         }

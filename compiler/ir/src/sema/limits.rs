@@ -21,5 +21,7 @@ pub(super) const MAX_SMEM_ALIGN: i64 = 1024;
 pub(super) const MAX_GRID_X: i64 = i32::MAX as i64;
 /// CTAs along y and along z.
 pub(super) const MAX_GRID_YZ: i64 = 65_535;
+/// CTAs of a cluster: what every target takes.
+pub(super) const MAX_CLUSTER: u32 = 8;
 /// CTAs of one multiprocessor.
 pub(super) const MAX_MIN_CTAS: i64 = 32;

@@ -24,7 +24,8 @@ use crate::distribution::{Distribution, LANES};
 use crate::index::IndexVec;
 use crate::infer;
 use crate::kernel::{
-    Kernel, Launch, Literal, Op, ParamId, Pdl, Stmt, StmtKind, Value, ValueId, VarId, Waiver,
+    ClusterAxis, Kernel, Launch, Literal, Op, ParamId, Pdl, Stmt, StmtKind, Value, ValueId, VarId,
+    Waiver,
 };
 use crate::target::Target;
 use crate::verify;
@@ -88,6 +89,8 @@ pub(super) enum Shared {
     Const(Literal),
     /// Index of the CTA along an axis of the grid.
     Cta(u8),
+    /// Place of the CTA in its cluster.
+    Cluster(ClusterAxis),
     /// A `scalar` parameter.
     Param(ParamId),
 }
@@ -97,6 +100,7 @@ enum SharedKey {
     /// The bits are those of the value in the kind of the type.
     Const(DType, u64),
     Cta(u8),
+    Cluster(ClusterAxis),
     Param(ParamId),
 }
 
@@ -132,7 +136,13 @@ impl<'a> Lower<'a> {
             export: template.export().to_owned(),
             bindings: Vec::new(),
             target,
-            launch: Launch { grid: [1, 1, 1], warps: 1, pdl: Pdl::None, min_ctas: None },
+            launch: Launch {
+                grid: [1, 1, 1],
+                cluster: [1, 1, 1],
+                warps: 1,
+                pdl: Pdl::None,
+                min_ctas: None,
+            },
             params: IndexVec::new(),
             values: IndexVec::new(),
             vars: IndexVec::new(),
@@ -333,6 +343,7 @@ impl<'a> Lower<'a> {
                 (SharedKey::Const(dtype, bits), Op::Const(literal))
             }
             Shared::Cta(axis) => (SharedKey::Cta(axis), Op::CtaIndex(axis)),
+            Shared::Cluster(axis) => (SharedKey::Cluster(axis), Op::ClusterIndex(axis)),
             Shared::Param(param) => (SharedKey::Param(param), Op::ScalarParam(param)),
         };
         let known = self.blocks.iter().rev().find_map(|block| block.shared.get(&key).copied());

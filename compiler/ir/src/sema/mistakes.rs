@@ -45,6 +45,21 @@ pub(super) fn slot_without_ring(name: &str, at: Span, defined: Span) -> Diagnost
         .help("declare it with `ring n`, or remove the slot")
 }
 
+/// The finding for a CTA of what is not shared memory.
+pub(super) fn no_shared_memory(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, format!("`{name}` is no shared memory"))
+        .label(at, "a CTA of the cluster")
+        .secondary(defined, "defined here")
+        .help("only tiles that `smem` declares lie in a CTA")
+}
+
+/// The finding for a second CTA of one access.
+pub(super) fn two_ctas(name: &str, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, format!("`{name}` of two CTAs"))
+        .label(at, "a second CTA")
+        .help("write one `@cta(…)`")
+}
+
 /// The finding for a change of what is defined once.
 pub(super) fn not_assignable(name: &str, at: Span, defined: Span) -> Diagnostic {
     Diagnostic::error(Code::E0210, format!("`{name}` is defined once and cannot be changed"))
@@ -55,14 +70,14 @@ pub(super) fn not_assignable(name: &str, at: Span, defined: Span) -> Diagnostic 
 
 /// The finding for a copy to what is not shared memory.
 pub(super) fn copy_dest(at: Span) -> Diagnostic {
-    Diagnostic::error(Code::E0221, "a copy to a buffer of global memory")
+    Diagnostic::error(Code::E0221, "a copy to what is not shared memory of the own CTA")
         .label(at, "`copy.async` goes from a buffer to a tile in shared memory")
         .help("write `store load x -> y;`")
 }
 
 /// The finding for `settle` of what no copy fills.
 pub(super) fn settle_of(at: Span) -> Diagnostic {
-    Diagnostic::error(Code::E0221, "`settle` of a buffer of global memory")
+    Diagnostic::error(Code::E0221, "`settle` of what is not shared memory of the own CTA")
         .label(at, "`settle` waits for copies to a tile in shared memory")
 }
 

@@ -287,7 +287,9 @@ impl<'a> Lower<'a> {
                     return Err(self.error(read_only(access.name(), dest.span, declared)));
                 }
             }
-            Storage::Smem(..) => self.no_policy(slice.storage, mv.policy, span)?,
+            Storage::Smem(..) | Storage::Remote(..) => {
+                self.no_policy(slice.storage, mv.policy, span)?;
+            }
         }
         if slice.dtype == DType::E2m1 {
             return Err(self.not_built(dest.span, "stores of e2m1"));
@@ -306,7 +308,7 @@ impl<'a> Lower<'a> {
 
     /// Refuses a cache policy where nothing is cached.
     fn no_policy(&mut self, storage: Storage, policy: ast::Policy, span: Span) -> Outcome<()> {
-        let Storage::Smem(tile, _) = storage else { return Ok(()) };
+        let Some((tile, _)) = storage.tile() else { return Ok(()) };
         if policy.evict.is_none() && !policy.no_allocate {
             return Ok(());
         }
@@ -347,7 +349,7 @@ impl<'a> Lower<'a> {
             }
         }
         let slice = self.slice(&mv.source, span)?;
-        if let Storage::Smem(tile, _) = slice.storage {
+        if let Some((tile, _)) = slice.storage.tile() {
             let declared = self.kernel.smem[tile].span;
             return Err(self.error(prefetch_of_shared(mv.source.span, declared)));
         }
@@ -368,7 +370,7 @@ impl<'a> Lower<'a> {
         let (buffer, reference, defined) = self.buffer(base)?;
         let param = match self.storage(&buffer, reference, defined)? {
             Storage::Buffer(param) => param,
-            Storage::Smem(..) => {
+            Storage::Smem(..) | Storage::Remote(..) => {
                 return Err(self.error(prefetch_of_shared(base.span, defined)));
             }
         };

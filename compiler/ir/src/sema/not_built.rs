@@ -39,7 +39,7 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         StmtKind::Sync(target) => match target {
             SyncTarget::All => None,
             SyncTarget::Role(_) => Some((whole, "`sync` of a role")),
-            SyncTarget::Cluster => Some((whole, "`sync cluster`")),
+            SyncTarget::Cluster => None,
         },
         StmtKind::Signal(_) => Some((whole, "`signal`")),
         StmtKind::Await(_) => Some((whole, "`await`")),
@@ -143,8 +143,11 @@ pub(super) fn space(space: Space, span: Span) -> Option<NotBuilt> {
 /// The launch entries that are not built.
 pub(super) fn launch(key: LaunchKey) -> Option<&'static str> {
     match key {
-        LaunchKey::Grid | LaunchKey::Warps | LaunchKey::Pdl | LaunchKey::MinCtas => None,
-        LaunchKey::Cluster => Some("clusters"),
+        LaunchKey::Grid
+        | LaunchKey::Cluster
+        | LaunchKey::Warps
+        | LaunchKey::Pdl
+        | LaunchKey::MinCtas => None,
         LaunchKey::World => Some("kernels over several ranks"),
         LaunchKey::Resident => Some("`resident`"),
     }
@@ -196,7 +199,7 @@ pub(super) fn instances(reference: &Ref) -> Option<NotBuilt> {
         InstanceKind::Slot(slot) => {
             matches!(slot.kind, ExprKind::Each).then_some((at.span, "`@each`"))
         }
-        InstanceKind::Cta(_) => Some((at.span, "memory of another CTA")),
+        InstanceKind::Cta(_) => None,
         InstanceKind::Peer(_) | InstanceKind::AllPeers => Some((at.span, "memory of another rank")),
     })
 }
@@ -205,9 +208,7 @@ pub(super) fn instances(reference: &Ref) -> Option<NotBuilt> {
 pub(super) fn path(text: &str) -> Option<&'static str> {
     match text {
         "rank" | "world" => Some("ranks"),
-        "cluster.rank" | "cluster.x" | "cluster.y" | "cluster.z" | "cluster.size" => {
-            Some("clusters")
-        }
+        "cluster.size" => Some("the size of a cluster as a value (give it a `const`)"),
         _ => None,
     }
 }

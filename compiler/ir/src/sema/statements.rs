@@ -3,7 +3,7 @@
 use kernel_abi::DType;
 use kernel_dsl::ast::{
     self, Assign, BinaryOp, Block, Callee, Dim, Expr, ExprKind, Let, Pattern, Stmt,
-    StmtKind as Ast, Text, TileDecl, TileSpace, Type,
+    StmtKind as Ast, SyncTarget, Text, TileDecl, TileSpace, Type,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -94,6 +94,7 @@ impl<'a> Lower<'a> {
             },
             Ast::Advance(e) => self.advance(e, stmt.span),
             Ast::Settle(settle) => self.settle(settle, stmt.span),
+            Ast::Sync(SyncTarget::Cluster) => self.emit(StmtKind::SyncCluster, stmt.span),
             Ast::Sync(_) => self.emit(StmtKind::Sync, stmt.span),
             Ast::GridWait => self.emit(StmtKind::GridWait, stmt.span),
             Ast::GridLaunch => self.emit(StmtKind::GridLaunch, stmt.span),

@@ -84,6 +84,7 @@ impl Walk<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -121,6 +122,9 @@ impl Walk<'_> {
     fn access(&mut self, access: &TileAccess) {
         if let Some(slot) = access.storage.slot() {
             self.slot(access, slot);
+        }
+        if let Some(cta) = access.storage.cta() {
+            self.cta(access, cta);
         }
         let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New));
         for (position, (axis, index)) in access.axes.iter().zip(indices).enumerate() {
@@ -188,6 +192,22 @@ impl Walk<'_> {
                 self.range_of(&form)
             );
             self.report(access, text, "count slots from 0: `tile@(j - first)`");
+        }
+    }
+
+    /// CTAs of a cluster count from 0 to its size.
+    fn cta(&mut self, access: &TileAccess, cta: ValueId) {
+        let form = self.known.form(cta);
+        let size = self.kernel.launch.cluster_size();
+        let last = Form::constant(i128::from(size) - 1).plus(-1, &form);
+        let inside = last.is_some_and(|room| self.known.proves(&room, &self.facts));
+        if !inside || !self.known.proves(&form, &self.facts) {
+            let text = format!(
+                "the CTA is {} of a cluster of {size}{}",
+                self.known.describe(&form),
+                self.range_of(&form)
+            );
+            self.report(access, text, "CTAs of a cluster count from 0: `tile@cta(c)`");
         }
     }
 

@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
                 self.touch(access, true, Some(spread));
             }
             StmtKind::CopyAsync { source, .. } => self.touch(source, false, None),
-            StmtKind::Sync => self.recent.clear(),
+            StmtKind::Sync | StmtKind::SyncCluster => self.recent.clear(),
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 let before = self.recent.clone();
@@ -272,6 +272,7 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -138,6 +138,7 @@ impl Structure<'_> {
             DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Barrier
+            | DeviceOp::ClusterBarrier
             | DeviceOp::Fence
             | DeviceOp::GridWait
             | DeviceOp::GridLaunch => {}
@@ -229,17 +230,22 @@ impl Structure<'_> {
 
     fn vectors(&mut self, loc: LocId, place: &Place, vectors: &[Vector], len: u32) {
         let mut covered = 0;
+        if let Some((frag, index)) = place.cta() {
+            self.element(loc, frag, index);
+        }
         for vector in vectors {
             self.vector_registers(loc, vector);
             let bits = match place {
                 Place::Global(param) => self.kernel.params[*param].dtype.bits(),
-                Place::Shared { dtype, .. } => dtype.bits(),
+                Place::Shared { dtype, .. } | Place::Remote { dtype, .. } => dtype.bits(),
             };
             let most = self.kernel.target.info().max_vector_bytes * 8;
             if !vector.len.is_power_of_two() || !(8..=most).contains(&(vector.len * bits)) {
                 self.fault(loc, format!("a vector of {} elements", vector.len));
             }
-            if let (Place::Shared { base, dtype }, None) = (place, vector.offset) {
+            if let (Place::Shared { base, dtype } | Place::Remote { base, dtype, .. }, None) =
+                (place, vector.offset)
+            {
                 let size = i64::from(dtype.bits() / 8);
                 let end = i64::from(*base) + (vector.constant + i64::from(vector.len)) * size;
                 if vector.constant < 0 || end > i64::from(self.kernel.shared_bytes) {
@@ -305,6 +311,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
+            | DeviceOp::ClusterBarrier
             | DeviceOp::Fence
             | DeviceOp::Assert { .. }
             | DeviceOp::Printf { .. } => Effect::Nothing,
@@ -377,6 +384,7 @@ impl Order<'_> {
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
+            | DeviceOp::ClusterBarrier
             | DeviceOp::Fence
             | DeviceOp::Assert { .. }
             | DeviceOp::Printf { .. } => at,

@@ -107,6 +107,7 @@ impl Walk<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => at,
         }
@@ -231,6 +232,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
         | StmtKind::Sync
+        | StmtKind::SyncCluster
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use kernel_abi::DType;
 
 use crate::index::IndexVec;
-use crate::kernel::{ContractBound, Extent, Kernel, Literal, Op, ParamId, Storage, ValueId};
+use crate::kernel::{
+    ClusterAxis, ContractBound, Extent, Kernel, Literal, Op, ParamId, Storage, ValueId,
+};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
 /// An inclusive interval; `None` is unbounded.
@@ -60,6 +62,8 @@ pub(super) enum Symbol {
     Param(ParamId),
     /// Index of the CTA along one axis of the grid.
     Cta(u8),
+    /// Place of the CTA in its cluster.
+    Cluster(ClusterAxis),
 }
 
 /// `constant + sum of factor * symbol`.
@@ -142,6 +146,11 @@ impl<'k> Knowledge<'k> {
         for axis in 0..3u8 {
             let count = kernel.launch.grid[usize::from(axis)];
             knowledge.intervals.insert(Symbol::Cta(axis), Interval::new(0, i128::from(count) - 1));
+        }
+        for axis in [0, 1, 2].map(ClusterAxis::Along).into_iter().chain([ClusterAxis::Rank]) {
+            let count = axis.extent(kernel.launch.cluster);
+            let interval = Interval::new(0, i128::from(count) - 1);
+            knowledge.intervals.insert(Symbol::Cluster(axis), interval);
         }
         for (id, param) in kernel.params.iter_enumerated() {
             if param.access == kernel_abi::Access::Scalar {
@@ -343,6 +352,7 @@ impl<'k> Knowledge<'k> {
             Op::Const(Literal::Int(n)) => Some(Form::constant(i128::from(*n))),
             Op::Const(Literal::Float(_) | Literal::Bool(_)) => None,
             Op::CtaIndex(axis) => Some(Form::symbol(Symbol::Cta(*axis))),
+            Op::ClusterIndex(axis) => Some(Form::symbol(Symbol::Cluster(*axis))),
             Op::ScalarParam(param) => Some(Form::symbol(Symbol::Param(*param))),
             Op::Iota => {
                 let n = self.kernel.values[result].shape.first().copied().unwrap_or(1);
@@ -456,7 +466,7 @@ impl<'k> Knowledge<'k> {
     pub(super) fn is_uniform(&self, form: &Form) -> bool {
         form.terms.keys().all(|symbol| match symbol {
             Symbol::Value(value) => self.kernel.values[*value].is_scalar(),
-            Symbol::Param(_) | Symbol::Cta(_) => true,
+            Symbol::Param(_) | Symbol::Cta(_) | Symbol::Cluster(_) => true,
         })
     }
 
@@ -603,6 +613,7 @@ impl<'k> Knowledge<'k> {
                 },
                 Symbol::Param(p) => self.kernel.params[*p].name.clone(),
                 Symbol::Cta(axis) => format!("cta.{}", ["x", "y", "z"][usize::from(*axis)]),
+                Symbol::Cluster(axis) => axis.name().to_owned(),
             };
             let sign = match (text.is_empty(), factor < 0) {
                 (true, false) => "",

@@ -75,6 +75,7 @@ impl<'a> Walk<'a> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -174,6 +175,7 @@ impl<'a> Walk<'a> {
             }
             Op::Const(_)
             | Op::CtaIndex(_)
+            | Op::ClusterIndex(_)
             | Op::ScalarParam(_)
             | Op::Unary { .. }
             | Op::Compare { .. }

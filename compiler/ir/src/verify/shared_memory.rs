@@ -126,7 +126,7 @@ impl<'a> Walk<'a> {
             }
             StmtKind::EmptyGroup => self.state.close_group(),
             StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
-            StmtKind::Sync => self.state.sync(),
+            StmtKind::Sync | StmtKind::SyncCluster => self.state.sync(),
             StmtKind::For { var, start, end, step, body } => {
                 if state::touches(body) {
                     self.loops.push(stmt.span);
@@ -228,7 +228,7 @@ impl<'a> Walk<'a> {
     }
 
     fn touch(&mut self, access: &TileAccess, kind: Kind, spread: Option<&Distribution>) {
-        let Storage::Smem(tile, slot) = access.storage else { return };
+        let Some((tile, slot)) = access.storage.tile() else { return };
         let known = &self.known;
         let touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
         let judge = self.judge();

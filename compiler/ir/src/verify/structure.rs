@@ -100,7 +100,11 @@ impl Walk<'_> {
                 let slot: Vec<ValueId> = storage.slot().into_iter().collect();
                 self.uses(span, &slot);
             }
-            StmtKind::EmptyGroup | StmtKind::Sync | StmtKind::GridWait | StmtKind::GridLaunch => {}
+            StmtKind::EmptyGroup
+            | StmtKind::Sync
+            | StmtKind::SyncCluster
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, .. } => {
                 self.uses(span, &[*cond]);
                 self.scalar_bool(span, *cond);
@@ -133,7 +137,9 @@ impl Walk<'_> {
         let value = |v: ValueId| &self.kernel.values[v];
         let shape = value(*result).shape.clone();
         let fits = match op {
-            Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) => shape.is_empty(),
+            Op::Const(_) | Op::CtaIndex(_) | Op::ClusterIndex(_) | Op::ScalarParam(_) => {
+                shape.is_empty()
+            }
             Op::Unary { x, .. } | Op::Convert { x } | Op::Relayout { x } => {
                 value(*x).shape == shape
             }
@@ -291,9 +297,12 @@ impl Walk<'_> {
 /// Values that an operation reads, access operands included.
 pub(super) fn operands(op: &Op) -> Vec<ValueId> {
     match op {
-        Op::Const(_) | Op::CtaIndex(_) | Op::ScalarParam(_) | Op::Iota | Op::ReadVar { .. } => {
-            Vec::new()
-        }
+        Op::Const(_)
+        | Op::CtaIndex(_)
+        | Op::ClusterIndex(_)
+        | Op::ScalarParam(_)
+        | Op::Iota
+        | Op::ReadVar { .. } => Vec::new(),
         Op::Unary { x, .. }
         | Op::Convert { x }
         | Op::Splat { x }

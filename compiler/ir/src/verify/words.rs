@@ -71,6 +71,7 @@ impl Survey<'_> {
                 | StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Sync
+                | StmtKind::SyncCluster
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
@@ -110,7 +111,7 @@ fn shared(form: &Form) -> &'static str {
         Some(Symbol::Cta(0)) => "`cta.x`",
         Some(Symbol::Cta(1)) => "`cta.y`",
         Some(Symbol::Cta(_)) => "`cta.z`",
-        Some(Symbol::Value(_) | Symbol::Param(_)) | None => "index",
+        Some(Symbol::Value(_) | Symbol::Param(_) | Symbol::Cluster(_)) | None => "index",
     }
 }
 
@@ -170,6 +171,7 @@ impl Epoch<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -137,7 +137,7 @@ impl<'a> Machine<'a> {
             DeviceOp::Special { dst, which } => self.each(*dst, |m, thread, _| {
                 Word::Int(match which {
                     Special::CtaIndex(0) => m.cta,
-                    Special::CtaIndex(_) => 0,
+                    Special::CtaIndex(_) | Special::ClusterIndex(_) => 0,
                     Special::Lane => (thread % LANES as usize) as i64,
                     Special::Warp => (thread / LANES as usize) as i64,
                 })
@@ -236,7 +236,7 @@ impl<'a> Machine<'a> {
             | DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Mma { .. } => panic!("the kernels of these tests have none"),
-            DeviceOp::AtomicInc { .. } => panic!("one CTA counts nothing"),
+            DeviceOp::AtomicInc { .. } | DeviceOp::ClusterBarrier => panic!("there is one CTA"),
             DeviceOp::Assert { cond, message } => {
                 assert_eq!(self.uniform(*cond), Word::Int(1), "{message}");
             }
@@ -303,6 +303,7 @@ impl<'a> Machine<'a> {
                 touched.readers.push(thread);
                 self.shared[&byte]
             }
+            Place::Remote { .. } => panic!("there is one CTA"),
         }
     }
 
@@ -334,6 +335,7 @@ impl<'a> Machine<'a> {
                             touched.writer = Some(thread);
                             self.shared.insert(byte, value);
                         }
+                        Place::Remote { .. } => panic!("there is one CTA"),
                     }
                 }
             }

@@ -1,8 +1,8 @@
 //! Expressions without bindings.
 
 use kernel_dsl::ast::{
-    Call, Callee, Expr, ExprKind, Function, Index, IndexKind, InstanceKind, LoadExpr, Path,
-    Qualifier, RangeEnd, Ref,
+    Call, Callee, Expr, ExprKind, Function, Index, IndexKind, Instance, InstanceKind, LoadExpr,
+    Path, Qualifier, RangeEnd, Ref,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -10,13 +10,14 @@ use kernel_dsl::source::Span;
 use super::{CallEdge, Checker, Known, Use};
 use crate::sema::builtins::{self, Builtin};
 use crate::sema::mistakes::{
-    buffer_as_value, buffer_slice_as_value, read_only, ring_without_slot, slot_without_ring,
-    value_as_buffer,
+    buffer_as_value, buffer_slice_as_value, no_shared_memory, read_only, ring_without_slot,
+    slot_without_ring, two_ctas, value_as_buffer,
 };
 use crate::sema::not_built;
 use crate::sema::suggest::closest;
 
-const CTA_NAMES: [&str; 3] = ["cta.x", "cta.y", "cta.z"];
+const CTA_NAMES: [&str; 7] =
+    ["cta.x", "cta.y", "cta.z", "cluster.x", "cluster.y", "cluster.z", "cluster.rank"];
 
 /// `x.scale`
 fn is_scale(path: &Path) -> bool {
@@ -130,10 +131,10 @@ impl<'a> Checker<'a, '_> {
     /// A name, and what it stands for.
     fn reference(&mut self, reference: &'a Ref, span: Span, used: Use) -> Option<Known> {
         for at in &reference.at {
-            if let InstanceKind::Slot(slot) = &at.kind
-                && !matches!(slot.kind, ExprKind::Each)
-            {
-                self.value(slot);
+            match &at.kind {
+                InstanceKind::Slot(slot) if matches!(slot.kind, ExprKind::Each) => {}
+                InstanceKind::Slot(e) | InstanceKind::Cta(e) => self.value(e),
+                InstanceKind::Peer(_) | InstanceKind::AllPeers => {}
             }
         }
         let Some(name) = reference.path.single() else {
@@ -182,7 +183,19 @@ impl<'a> Checker<'a, '_> {
     /// A ring has a slot, and nothing else has.
     fn ring(&mut self, reference: &'a Ref, known: Known, defined: Span) {
         let name = reference.path.text();
-        match (known, reference.at.as_slice()) {
+        let of_cta = |at: &&Instance| matches!(at.kind, InstanceKind::Cta(_));
+        let mut ctas = reference.at.iter().filter(of_cta);
+        match (known, ctas.next(), ctas.next()) {
+            (_, None, _) | (Known::Smem { .. }, Some(_), None) => {}
+            (Known::Smem { .. }, Some(_), Some(at)) => {
+                self.report.error(two_ctas(&name, at.span));
+            }
+            (_, Some(at), _) => {
+                self.report.error(no_shared_memory(&name, at.span, defined));
+            }
+        }
+        let slots: Vec<&Instance> = reference.at.iter().filter(|at| !of_cta(at)).collect();
+        match (known, slots.as_slice()) {
             (Known::Frag { ringed: true } | Known::Smem { ringed: true }, [_]) => {}
             (Known::Frag { ringed: true } | Known::Smem { ringed: true }, []) => {
                 self.report.error(ring_without_slot(&name, reference.path.span, defined));

@@ -273,12 +273,10 @@ impl<'a> Checker<'a, '_> {
                         self.report.error(header::pdl_mistake(entry.value.span));
                     }
                 }
-                LaunchKey::Grid => self.list(&entry.value),
-                LaunchKey::Warps
-                | LaunchKey::MinCtas
-                | LaunchKey::Cluster
-                | LaunchKey::World
-                | LaunchKey::Resident => self.value(&entry.value),
+                LaunchKey::Grid | LaunchKey::Cluster => self.list(&entry.value),
+                LaunchKey::Warps | LaunchKey::MinCtas | LaunchKey::World | LaunchKey::Resident => {
+                    self.value(&entry.value)
+                }
             }
         }
         for key in [LaunchKey::Grid, LaunchKey::Warps] {

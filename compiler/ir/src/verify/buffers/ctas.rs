@@ -110,7 +110,7 @@ fn affine(known: &Knowledge<'_>, start: &Form, len: u32) -> Owner {
             Symbol::Param(param) => {
                 scalars.insert(param, factor);
             }
-            Symbol::Value(_) => {
+            Symbol::Value(_) | Symbol::Cluster(_) => {
                 rest.terms.insert(symbol, factor);
             }
         }

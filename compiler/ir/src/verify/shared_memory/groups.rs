@@ -48,6 +48,7 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
             | StmtKind::Advance { .. }
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

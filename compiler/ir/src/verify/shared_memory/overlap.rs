@@ -1,7 +1,7 @@
 //! Whether two accesses of shared memory can meet.
 
 use super::super::scalars::{Facts, Form, Knowledge, Symbol};
-use super::state::{Kind, Side, Touch};
+use super::state::{Cta, Kind, Side, Touch};
 use crate::kernel::{Kernel, SmemId};
 
 /// What decides at one place of the kernel.
@@ -22,7 +22,7 @@ impl Judge<'_> {
 
     /// True unless the elements are provably others.
     pub(super) fn may_overlap(&self, a: &Touch, b: &Touch) -> bool {
-        if a.tile != b.tile {
+        if a.tile != b.tile || self.other_ctas(a, b) {
             return false;
         }
         if self.slot_distance(a, b).is_some_and(|distance| distance != 0) {
@@ -32,6 +32,13 @@ impl Judge<'_> {
             return true;
         }
         a.sides.iter().zip(&b.sides).all(|(a, b)| self.sides_meet(a, b))
+    }
+
+    /// True where both lie in other CTAs of the cluster, and provably not in the same one.
+    fn other_ctas(&self, a: &Touch, b: &Touch) -> bool {
+        let (Some(Cta(Some(a))), Some(Cta(Some(b)))) = (&a.cta, &b.cta) else { return false };
+        let distance = self.difference(a, b).and_then(|distance| distance.as_constant());
+        distance.is_some_and(|distance| distance != 0)
     }
 
     /// Slots from one to the other, modulo the ring, where that is known.
@@ -97,7 +104,15 @@ impl Judge<'_> {
                 (Side::Unknown, _) | (_, Side::Unknown) => false,
             })
         };
+        let same_cta = || match (&a.cta, &b.cta) {
+            (None, None) => true,
+            (Some(Cta(Some(a))), Some(Cta(Some(b)))) => {
+                self.difference(a, b).and_then(|distance| distance.as_constant()) == Some(0)
+            }
+            (_, _) => false,
+        };
         first == second
+            && same_cta()
             && (alone || both_write)
             && a.axes == b.axes
             && a.new_axes == b.new_axes

@@ -31,12 +31,18 @@ pub(super) enum Side {
     Unknown,
 }
 
+/// Which CTA of the cluster; unknown without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cta(pub(super) Option<Form>);
+
 /// An access of shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Touch {
     pub(super) tile: SmemId,
     pub(super) kind: Kind,
     pub(super) span: Span,
+    /// The CTA of the cluster, where it is not the own one.
+    pub(super) cta: Option<Cta>,
     /// Which slot, before it is taken modulo the ring; unknown without.
     pub(super) slot: Option<Form>,
     /// The view that it is seen through.
@@ -82,7 +88,8 @@ impl Touch {
             tile,
             kind,
             span: access.span,
-            slot: Some(slot.map_or(Form::constant(0), form)),
+            cta: access.storage.cta().map(|cta| Cta(Some(form(cta)))),
+            slot: Some(slot.map_or(Form::constant(0), &form)),
             axes: access.axes.clone(),
             sides,
             new_axes,
@@ -114,6 +121,9 @@ impl Touch {
             }
         };
         self.slot = self.slot.as_ref().and_then(renamed);
+        if let Some(Cta(cta)) = &mut self.cta {
+            *cta = cta.as_ref().and_then(renamed);
+        }
         for side in &mut self.sides {
             if let Side::Range { start, .. } = side {
                 match renamed(start) {
@@ -247,12 +257,13 @@ fn collect(stmts: &[Stmt], found: &mut BTreeSet<ValueId>) {
 pub(super) fn touches(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Def { op: Op::Load { access, .. }, .. } | StmtKind::Store { access, .. } => {
-            matches!(access.storage, Storage::Smem(..))
+            matches!(access.storage, Storage::Smem(..) | Storage::Remote(..))
         }
         StmtKind::CopyAsync { .. }
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
-        | StmtKind::Sync => true,
+        | StmtKind::Sync
+        | StmtKind::SyncCluster => true,
         StmtKind::For { body, .. } => touches(body),
         StmtKind::If { then_body, else_body, .. } => touches(then_body) || touches(else_body),
         StmtKind::Def { .. }

@@ -1,0 +1,340 @@
+//! Parts of a launch that wait for each other: each has a host thread of its own, and one of them runs at a time.
+//!
+//! A part runs until it waits for something that is not there yet or ends; then the schedule says who is next. So a
+//! run depends on its arguments and its schedule alone. Parts that all wait for each other are found at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use kernel_dsl::source::Span;
+
+use crate::error::{EmuError, ErrorKind};
+use crate::options::{Policy, Schedule};
+
+/// Host stack of a part.
+const STACK_BYTES: usize = 4 << 20;
+
+/// What a part waits for.
+#[derive(Debug, Clone)]
+pub(crate) struct Awaited {
+    /// In words: `CTA (1, 0, 0) waits at …`.
+    pub(crate) what: String,
+    /// The statement.
+    pub(crate) span: Span,
+}
+
+#[derive(Debug, Clone)]
+enum Part {
+    /// It can go on.
+    Ready,
+    /// It waits, and had nothing to go on with when it looked last.
+    Waiting(Awaited),
+    Ended,
+}
+
+struct State {
+    parts: Vec<Part>,
+    /// Whose turn it is.
+    current: usize,
+    /// Parts that have looked in vain since anything last happened.
+    in_vain: Vec<bool>,
+    schedule: Schedule,
+    /// Turns so far.
+    turns: u64,
+    /// Some part has failed: nobody goes on.
+    is_over: bool,
+    /// The first failure, with the part.
+    error: Option<(usize, EmuError)>,
+}
+
+impl State {
+    /// Gives the turn to a part that may go on; false where all wait in vain.
+    fn next(&mut self) -> bool {
+        let may = |i: &usize| !matches!(self.parts[*i], Part::Ended) && !self.in_vain[*i];
+        let able: Vec<usize> = (0..self.parts.len()).filter(may).collect();
+        if able.is_empty() {
+            return self.parts.iter().all(|part| matches!(part, Part::Ended));
+        }
+        self.turns += 1;
+        let after = |&&i: &&usize| i > self.current;
+        self.current = match self.schedule.policy {
+            Policy::RoundRobin => *able.iter().find(after).unwrap_or(&able[0]),
+            Policy::Random => {
+                able[(mix(self.schedule.seed, self.turns) % able.len() as u64) as usize]
+            }
+            // One part stays behind all others for as long as anything else can go on.
+            Policy::Adversarial => {
+                let last = (mix(self.schedule.seed, 0) % self.parts.len() as u64) as usize;
+                let others: Vec<usize> = able.iter().copied().filter(|&i| i != last).collect();
+                let from = if others.is_empty() { &able } else { &others };
+                from[(mix(self.schedule.seed, self.turns) % from.len() as u64) as usize]
+            }
+        };
+        true
+    }
+}
+
+/// A well mixed number for the `n`-th choice of a seed.
+fn mix(seed: u64, n: u64) -> u64 {
+    kernel_abi::numeric::random::word(seed, 0, n)
+}
+
+/// The parts of one run.
+struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks until it is the turn of `part`; false where the run is over.
+    fn until_turn(&self, mut state: MutexGuard<'_, State>, part: usize) -> bool {
+        while state.current != part && !state.is_over {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.is_over
+    }
+
+    /// A part ends: well, with an error, or (nothing said) by a panic.
+    fn end(&self, part: usize, how: Option<Result<(), EmuError>>) {
+        let mut state = self.lock();
+        state.parts[part] = Part::Ended;
+        state.in_vain.fill(false);
+        let failed = !matches!(how, Some(Ok(())));
+        if let Some(Err(error)) = how {
+            state.error.get_or_insert((part, error));
+        }
+        state.is_over |= failed || !state.next();
+        self.changed.notify_all();
+    }
+}
+
+/// A part at work.
+pub(crate) struct Seat<'t> {
+    turns: &'t Turns,
+    part: usize,
+}
+
+impl Seat<'_> {
+    /// Waits until `is_there` holds; other parts run meanwhile.
+    ///
+    /// # Errors
+    /// All parts wait, or one has failed.
+    pub(crate) fn wait(
+        &self,
+        is_there: impl Fn() -> bool,
+        awaited: impl Fn() -> Awaited,
+    ) -> Result<(), EmuError> {
+        // Whatever this part did before is news to the others.
+        self.turns.lock().in_vain.fill(false);
+        while !is_there() {
+            let mut state = self.turns.lock();
+            state.parts[self.part] = Part::Waiting(awaited());
+            state.in_vain[self.part] = true;
+            if !state.next() {
+                state.is_over = true;
+                let error = deadlock(&state.parts, awaited());
+                state.error.get_or_insert((self.part, error.clone()));
+                self.turns.changed.notify_all();
+                return Err(error);
+            }
+            self.turns.changed.notify_all();
+            if !self.turns.until_turn(state, self.part) {
+                return Err(elsewhere(awaited().span));
+            }
+        }
+        let mut state = self.turns.lock();
+        state.parts[self.part] = Part::Ready;
+        state.in_vain.fill(false);
+        Ok(())
+    }
+}
+
+/// What a part ends with whose run failed in another one; the error of that one is reported.
+fn elsewhere(span: Span) -> EmuError {
+    EmuError::new(ErrorKind::Deadlock, span, "another part of the launch failed")
+}
+
+fn deadlock(parts: &[Part], own: Awaited) -> EmuError {
+    let waiting: Vec<&Awaited> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Waiting(awaited) => Some(awaited),
+            Part::Ready | Part::Ended => None,
+        })
+        .collect();
+    let all: Vec<&str> = waiting.iter().map(|awaited| awaited.what.as_str()).collect();
+    let message = format!("all that run wait for each other: {}", all.join("; "));
+    let error = EmuError::new(ErrorKind::Deadlock, own.span, message);
+    match waiting.into_iter().find(|awaited| awaited.span != own.span) {
+        Some(other) => error.other(other.span, other.what.clone()),
+        None => error,
+    }
+}
+
+/// Runs `count` parts with `body` until all have ended; the error of the part that failed first, with its number.
+pub(crate) fn run<T: Send>(
+    count: usize,
+    schedule: Schedule,
+    body: impl Fn(&Seat<'_>, usize) -> Result<T, EmuError> + Sync,
+) -> Result<Vec<T>, (usize, EmuError)> {
+    let turns = Turns {
+        state: Mutex::new(State {
+            parts: vec![Part::Ready; count],
+            current: usize::MAX,
+            in_vain: vec![false; count],
+            schedule,
+            turns: 0,
+            is_over: false,
+            error: None,
+        }),
+        changed: Condvar::new(),
+    };
+    let work = |part: usize| {
+        let state = turns.lock();
+        if !turns.until_turn(state, part) {
+            return None;
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| body(&Seat { turns: &turns, part }, part)));
+        match done {
+            Ok(Ok(result)) => {
+                turns.end(part, Some(Ok(())));
+                Some(result)
+            }
+            Ok(Err(error)) => {
+                turns.end(part, Some(Err(error)));
+                None
+            }
+            Err(panic) => {
+                turns.end(part, None);
+                resume_unwind(panic)
+            }
+        }
+    };
+    let results: Vec<Option<T>> = thread::scope(|scope| {
+        let spawn = |part: usize| {
+            let builder = thread::Builder::new().stack_size(STACK_BYTES);
+            builder.spawn_scoped(scope, move || work(part))
+        };
+        let threads: Vec<_> = (0..count).map(spawn).collect();
+        {
+            let mut state = turns.lock();
+            // Without a thread for each part none can go on.
+            state.is_over = threads.iter().any(Result::is_err) || !state.next();
+            turns.changed.notify_all();
+        }
+        threads
+            .into_iter()
+            .map(|thread| match thread.map(thread::ScopedJoinHandle::join) {
+                Ok(Ok(result)) => result,
+                Ok(Err(panic)) => resume_unwind(panic),
+                Err(_) => None,
+            })
+            .collect()
+    });
+    if let Some(error) = turns.lock().error.take() {
+        return Err(error);
+    }
+    let all: Option<Vec<T>> = results.into_iter().collect();
+    all.ok_or_else(|| {
+        let message = format!("the host has no room for {count} threads");
+        (0, EmuError::new(ErrorKind::StepLimit, Span::default(), message))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn awaited() -> Awaited {
+        Awaited { what: "a part waits".into(), span: Span::default() }
+    }
+
+    fn schedules() -> impl Iterator<Item = Schedule> {
+        [Policy::RoundRobin, Policy::Random, Policy::Adversarial]
+            .into_iter()
+            .flat_map(|policy| (0..20).map(move |seed| Schedule { policy, seed }))
+    }
+
+    #[test]
+    fn parts_that_hand_on_end_in_every_schedule() {
+        for schedule in schedules() {
+            let next = AtomicUsize::new(0);
+            let order = Mutex::new(Vec::new());
+            let done = run(5, schedule, |seat, part| {
+                seat.wait(|| next.load(Ordering::Relaxed) == part, awaited)?;
+                order.lock().unwrap().push(part);
+                next.fetch_add(1, Ordering::Relaxed);
+                Ok(part * 2)
+            });
+            assert_eq!(done.unwrap(), [0, 2, 4, 6, 8]);
+            assert_eq!(order.into_inner().unwrap(), [0, 1, 2, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn parts_that_wait_for_each_other_are_an_error() {
+        for schedule in schedules() {
+            let failed =
+                run(
+                    3,
+                    schedule,
+                    |seat, part| {
+                        if part < 2 { seat.wait(|| false, awaited) } else { Ok(()) }
+                    },
+                );
+            let (_, error) = failed.unwrap_err();
+            assert_eq!(error.code().name(), "E0714");
+            assert_eq!(
+                error.message,
+                "all that run wait for each other: a part waits; a part waits"
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_failure_is_reported_and_ends_the_others() {
+        for schedule in schedules() {
+            let failed: Result<Vec<()>, _> = run(4, schedule, |seat, part| {
+                if part == 3 {
+                    return Err(EmuError::new(ErrorKind::Assert, Span::default(), "no"));
+                }
+                seat.wait(|| false, awaited)
+            });
+            let (part, error) = failed.unwrap_err();
+            assert_eq!((part, error.kind), (3, ErrorKind::Assert));
+        }
+    }
+
+    #[test]
+    fn a_schedule_repeats_itself() {
+        let order = |schedule| {
+            let (order, gate) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+            run(6, schedule, |seat, part| {
+                if part == 5 {
+                    gate.store(1, Ordering::Relaxed);
+                } else {
+                    seat.wait(|| gate.load(Ordering::Relaxed) == 1, awaited)?;
+                }
+                order.lock().unwrap().push(part);
+                Ok(())
+            })
+            .unwrap();
+            order.into_inner().unwrap()
+        };
+        let mut orders: Vec<Vec<usize>> = Vec::new();
+        for schedule in schedules() {
+            assert_eq!(order(schedule), order(schedule));
+            orders.push(order(schedule));
+        }
+        orders.sort();
+        orders.dedup();
+        assert!(orders.len() > 10, "{} orders", orders.len());
+    }
+}

@@ -1,0 +1,155 @@
+//! What may differ between the CTAs of a cluster.
+
+use std::collections::BTreeSet;
+
+use kernel_abi::Access;
+
+use super::super::scalars::Symbol;
+use crate::expand::each_use;
+use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, ValueId, VarId};
+
+/// The values in which CTAs of a cluster may differ.
+pub(super) struct Varying {
+    cluster: [u32; 3],
+    values: BTreeSet<ValueId>,
+    vars: BTreeSet<VarId>,
+    /// Values of loops that CTAs go through each at its own pace.
+    parted: BTreeSet<ValueId>,
+}
+
+impl Varying {
+    /// Follows definitions and assignments until nothing new varies.
+    pub(super) fn of(kernel: &Kernel) -> Varying {
+        let mut varying = Varying {
+            cluster: kernel.launch.cluster,
+            values: BTreeSet::new(),
+            vars: BTreeSet::new(),
+            parted: BTreeSet::new(),
+        };
+        if kernel.launch.cluster_size() > 1 {
+            while varying.grow(kernel, &kernel.body, false) {}
+        }
+        varying
+    }
+
+    /// True for a value in which CTAs of a cluster may differ.
+    pub(super) fn has(&self, value: ValueId) -> bool {
+        self.values.contains(&value)
+    }
+
+    /// True for a value that two CTAs may have from two rounds.
+    fn is_parted(&self, value: ValueId) -> bool {
+        self.parted.contains(&value)
+    }
+
+    /// CTAs go through the rounds of a loop each at its own pace.
+    pub(super) fn part(&mut self, var: ValueId, body: &[Stmt]) {
+        self.parted.insert(var);
+        self.parted.extend(defined_in(body));
+    }
+
+    fn axis_varies(&self, axis: ClusterAxis) -> bool {
+        axis.extent(self.cluster) > 1
+    }
+
+    /// The same for what forms are made of.
+    pub(super) fn has_symbol(&self, symbol: Symbol) -> bool {
+        match symbol {
+            Symbol::Value(value) => self.has(value) || self.is_parted(value),
+            Symbol::Param(_) => false,
+            Symbol::Cta(axis) => self.axis_varies(ClusterAxis::Along(axis)),
+            Symbol::Cluster(axis) => self.axis_varies(axis),
+        }
+    }
+
+    /// True for a number that is another one in each CTA of a cluster.
+    pub(super) fn tells_apart(&self, symbol: Symbol) -> bool {
+        let size: u32 = self.cluster.iter().product();
+        match symbol {
+            Symbol::Value(_) | Symbol::Param(_) => false,
+            Symbol::Cta(axis) => self.cluster[usize::from(axis)] == size,
+            Symbol::Cluster(axis) => axis.extent(self.cluster) == size,
+        }
+    }
+
+    fn varies(&self, kernel: &Kernel, stmt: &Stmt, op: &Op) -> bool {
+        let mut used = false;
+        each_use(&stmt.kind, |value| used |= self.has(value));
+        used || match op {
+            Op::CtaIndex(axis) => self.axis_varies(ClusterAxis::Along(*axis)),
+            Op::ClusterIndex(axis) => self.axis_varies(*axis),
+            Op::ArriveLast { .. } => true,
+            Op::ReadVar { var, .. } => self.vars.contains(var),
+            // What nobody writes while the kernel runs is the same for all.
+            Op::Load { access, .. } => match access.storage {
+                Storage::Smem(..) | Storage::Remote(..) => true,
+                Storage::Buffer(param) => match kernel.params[param].access {
+                    Access::Static | Access::Input | Access::Scalar => false,
+                    Access::Output | Access::Inout | Access::Scratch | Access::Peer => true,
+                },
+            },
+            _ => false,
+        }
+    }
+
+    /// One more look at the statements; true where it found something.
+    fn grow(&mut self, kernel: &Kernel, stmts: &[Stmt], divided: bool) -> bool {
+        let mut grew = false;
+        for stmt in stmts {
+            let mut inner = divided;
+            match &stmt.kind {
+                StmtKind::Def { results, op } => {
+                    if self.varies(kernel, stmt, op) {
+                        grew |= results.iter().fold(false, |any, &r| self.values.insert(r) || any);
+                    }
+                }
+                StmtKind::SetVar { var, value, .. } => {
+                    if divided || self.has(*value) {
+                        grew |= self.vars.insert(*var);
+                    }
+                }
+                StmtKind::For { var, start, end, .. } => {
+                    if self.has(*start) || self.has(*end) {
+                        inner = true;
+                        grew |= self.values.insert(*var);
+                    }
+                }
+                StmtKind::If { cond, .. } => inner |= self.has(*cond),
+                StmtKind::Store { .. }
+                | StmtKind::Prefetch { .. }
+                | StmtKind::Advance { .. }
+                | StmtKind::CopyAsync { .. }
+                | StmtKind::EmptyGroup
+                | StmtKind::Settle { .. }
+                | StmtKind::Sync
+                | StmtKind::SyncCluster
+                | StmtKind::GridWait
+                | StmtKind::GridLaunch
+                | StmtKind::Assert { .. }
+                | StmtKind::Printf { .. } => {}
+            }
+            for body in stmt.kind.bodies() {
+                grew |= self.grow(kernel, body, inner);
+            }
+        }
+        grew
+    }
+}
+
+/// The values that statements define.
+pub(super) fn defined_in(stmts: &[Stmt]) -> BTreeSet<ValueId> {
+    let mut found = BTreeSet::new();
+    for stmt in stmts {
+        match &stmt.kind {
+            StmtKind::Def { results, .. } => found.extend(results),
+            StmtKind::For { var, .. } => {
+                found.insert(*var);
+            }
+            _ => {}
+        }
+        for body in stmt.kind.bodies() {
+            found.extend(defined_in(body));
+        }
+    }
+    found
+}
