@@ -4,8 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
 
 use kernel_abi::{Access, DType};
-use kernel_emulator::{Buffer, EmuError, ErrorKind, Memory, Options, run_device, run_kernel};
+use kernel_emulator::{
+    Buffer, EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel,
+};
 use kernel_ir::device::{DeviceKernel, DeviceOp, DeviceStmt, Special};
+use kernel_ir::kernel::{Literal, Op, StmtKind};
 use kernel_ir::pipeline::Built;
 use kernel_tests::program::Program;
 
@@ -119,6 +122,72 @@ fn shared_memory_without_a_barrier_is_a_race() {
         assert!(removed > 0, "a sum over warps has a barrier");
     });
     assert_eq!((error.kind, error.code().name()), (ErrorKind::SharedRace, "E0710"));
+}
+
+/// Every CTA of the cluster adds up what all of them have written to it.
+fn sum_of_cluster() -> Built {
+    build(
+        "kernel sums(input x : gmem f32[4], output y : gmem f32[4]) launch { grid: 4, cluster: 4, warps: 1 } {\n\
+         smem part : f32[4];\n\
+         for c in 0..4 unroll { store load x[cta.x] -> part@cta(c)[cluster.rank]; }\n\
+         sync cluster;\n\
+         store reduce.add(load part, axis = 0) -> y[cta.x];\n}",
+    )
+}
+
+/// All schedules of a few numbers.
+fn schedules() -> impl Iterator<Item = Options> {
+    (0..12).map(|number| Options { schedule: Schedule::numbered(5, number), ..Options::STANDARD })
+}
+
+#[test]
+fn memory_of_a_cta_that_has_not_started_is_an_error() {
+    let error = broken(&sum_of_cluster(), |device| {
+        let first = device.body.iter().position(|s| matches!(s.op, DeviceOp::ClusterBarrier));
+        device.body.remove(first.unwrap());
+    });
+    assert_eq!((error.kind, error.code().name()), (ErrorKind::Absent, "E0716"));
+    assert!(error.message.contains("which has not started"), "{}", error.message);
+}
+
+/// Without the meeting some order reads what is not written yet, and every order that does not is a race.
+#[test]
+fn a_cluster_that_does_not_meet_fails_in_every_order() {
+    let built = sum_of_cluster();
+    let mut device = built.device.clone().into_inner();
+    let last = device.body.iter().rposition(|s| matches!(s.op, DeviceOp::ClusterBarrier));
+    device.body.remove(last.unwrap());
+    let mut kernel = built.kernel.clone().into_inner();
+    kernel.body.retain(|stmt| !matches!(stmt.kind, StmtKind::SyncCluster));
+    let mut memory = Memory::new(&kernel.params);
+    memory.fill_missing(&kernel.params, 1).unwrap();
+    for options in schedules() {
+        let errors = [
+            run_kernel(&kernel, &mut memory.clone(), &options).unwrap_err(),
+            run_device(&device, &mut memory.clone(), &options).unwrap_err(),
+        ];
+        for error in errors {
+            let known = [ErrorKind::ClusterRace, ErrorKind::Poison].contains(&error.kind);
+            assert!(known, "{:?}: {}", options.schedule, error.message);
+        }
+    }
+}
+
+#[test]
+fn two_ctas_that_write_one_place_are_a_race() {
+    let built = sum_of_cluster();
+    let mut kernel = built.kernel.clone().into_inner();
+    for stmt in &mut kernel.body {
+        if let StmtKind::Def { op: op @ Op::ClusterIndex(_), .. } = &mut stmt.kind {
+            *op = Op::Const(Literal::Int(0));
+        }
+    }
+    let mut memory = Memory::new(&kernel.params);
+    memory.fill_missing(&kernel.params, 1).unwrap();
+    for options in schedules() {
+        let error = run_kernel(&kernel, &mut memory.clone(), &options).unwrap_err();
+        assert_eq!((error.kind, error.code().name()), (ErrorKind::ClusterRace, "E0715"));
+    }
 }
 
 #[test]

@@ -243,6 +243,8 @@ pub(crate) enum Space {
     Global,
     /// Memory of the CTA.
     Shared,
+    /// Memory of a CTA of the cluster.
+    Cluster,
 }
 
 /// Registers that one access moves.

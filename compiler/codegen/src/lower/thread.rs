@@ -31,18 +31,23 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             Special::CtaIndex(1) => b.value(nvvm::read_ptx_sreg_ctaid_y(context, i32, location)),
             Special::CtaIndex(2) => b.value(nvvm::read_ptx_sreg_ctaid_z(context, i32, location)),
             Special::CtaIndex(axis) => return refuse(format!("a grid has no axis {axis}")),
-            Special::ClusterIndex(axis) => {
-                let read = match axis {
-                    ClusterAxis::Along(0) => nvvm::read_ptx_sreg_cluster_ctaid_x,
-                    ClusterAxis::Along(1) => nvvm::read_ptx_sreg_cluster_ctaid_y,
-                    ClusterAxis::Along(2) => nvvm::read_ptx_sreg_cluster_ctaid_z,
-                    ClusterAxis::Along(axis) => {
-                        return refuse(format!("a cluster has no axis {axis}"));
-                    }
-                    ClusterAxis::Rank => nvvm::read_ptx_sreg_cluster_ctarank,
-                };
-                b.value(read(context, i32, location))
-            }
+            Special::ClusterIndex(axis) => match axis {
+                ClusterAxis::Along(0) => {
+                    b.value(nvvm::read_ptx_sreg_cluster_ctaid_x(context, i32, location))
+                }
+                ClusterAxis::Along(1) => {
+                    b.value(nvvm::read_ptx_sreg_cluster_ctaid_y(context, i32, location))
+                }
+                ClusterAxis::Along(2) => {
+                    b.value(nvvm::read_ptx_sreg_cluster_ctaid_z(context, i32, location))
+                }
+                ClusterAxis::Along(axis) => {
+                    return refuse(format!("a cluster has no axis {axis}"));
+                }
+                ClusterAxis::Rank => {
+                    b.value(nvvm::read_ptx_sreg_cluster_ctarank(context, i32, location))
+                }
+            },
             Special::Lane => b.andi(self.thread_index(), b.int(i32, 31)),
             Special::Warp => b.shrui(self.thread_index(), b.int(i32, 5)),
         })

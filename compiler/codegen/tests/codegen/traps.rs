@@ -116,6 +116,7 @@ fn nothing_plain_crosses_a_wait() {
         ("grid_wait", DeviceOp::GridWait),
         ("grid_launch", DeviceOp::GridLaunch),
         ("barrier", DeviceOp::Barrier),
+        ("barrier of a cluster", DeviceOp::ClusterBarrier),
     ] {
         let mut k = KernelBuilder::new("crossing", Target::Sm90a);
         let x = k.param("x", Access::Inout, DType::F32);

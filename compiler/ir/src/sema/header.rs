@@ -330,6 +330,9 @@ impl<'a> Lower<'a> {
                 Diagnostic::error(Code::E0215, message).label(buffer.access.span, "").help(help),
             ));
         }
+        if buffer.access.counter && self.kernel.launch.cluster_size() > 1 {
+            return Err(self.not_built(buffer.access.span, "counters in a kernel with clusters"));
+        }
         let dtype = self.dtype(&buffer.ty.dtype)?;
         let access = access(buffer.access.qualifier).ok_or(Refused)?;
         if access == Access::Scalar && is_packed(dtype) {

@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 use kernel_abi::numeric::compare::{Comparison, Tolerance, compare};
 use kernel_abi::{Access, DType, numeric};
 use kernel_dsl::diag::Diagnostic;
-use kernel_emulator::{Buffer, EmuError, Memory, Options, Trace, run_device, run_kernel};
+use kernel_emulator::{
+    Buffer, EmuError, Memory, Options, Schedule, Trace, run_device, run_kernel,
+};
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Extent, Param, ParamId};
 use kernel_ir::pipeline::{self, Built};
@@ -51,6 +53,9 @@ pub struct RunArgs {
     /// Statements that one CTA may execute.
     #[arg(long, default_value_t = Options::STANDARD.max_steps)]
     pub max_steps: u64,
+    /// Runs in so many orders in which CTAs of a cluster take turns, by --seed: all must give the same bits.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub schedules: u64,
 }
 
 /// A level of the IR.
@@ -102,7 +107,20 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
         max_steps: args.max_steps,
         ..Options::STANDARD
     };
+    let start = memory.clone();
     let (memory, trace) = run_levels(cli.format, args.level, &built, memory, &options, &emulated)?;
+    for number in 1..args.schedules {
+        let options = Options { schedule: Schedule::numbered(args.seed, number), ..options };
+        let (other, _) =
+            run_levels(cli.format, args.level, &built, start.clone(), &options, &emulated)?;
+        if other != memory {
+            let message = format!(
+                "kernel `{}` gives other bits where CTAs take turns in another order (schedule {number})",
+                built.kernel.name
+            );
+            return Err(refused(cli.format, "E0715", &message));
+        }
+    }
     let mut answer = report(cli.format, &built, &memory, &trace);
     for (param, path) in &wanted {
         compare_one(cli.format, args.tolerance, &built, &memory, *param, path, &mut answer)?;
