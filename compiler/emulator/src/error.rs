@@ -34,7 +34,7 @@ pub enum ErrorKind {
     NotUniform,
     /// A CTA reads what another CTA of the launch writes.
     GridRace,
-    /// All that run wait for each other.
+    /// All that run wait for each other. No kernel can: a CTA that has ended counts as met.
     Deadlock,
     /// Two CTAs of a cluster touch shared memory without `sync cluster` in between.
     ClusterRace,
@@ -59,7 +59,7 @@ impl ErrorKind {
             ErrorKind::Misaligned => Code::E0711,
             ErrorKind::NotUniform => Code::E0712,
             ErrorKind::GridRace => Code::E0713,
-            ErrorKind::Deadlock => Code::E0714,
+            ErrorKind::Deadlock => Code::E0810,
             ErrorKind::ClusterRace => Code::E0715,
             ErrorKind::Absent => Code::E0716,
         }

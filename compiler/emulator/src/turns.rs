@@ -290,7 +290,7 @@ mod tests {
                     },
                 );
             let (_, error) = failed.unwrap_err();
-            assert_eq!(error.code().name(), "E0714");
+            assert_eq!(error.kind, ErrorKind::Deadlock);
             assert_eq!(
                 error.message,
                 "all that run wait for each other: a part waits; a part waits"

@@ -6,6 +6,7 @@
 //! declarations) are [`Var`]s with one or more ring slots. Control flow takes scalars only, so every
 //! statement is reached by all threads of the role or by none.
 
+mod cluster;
 mod smem;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::index::IndexVec;
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
+pub use cluster::ClusterAxis;
 pub use smem::{Smem, SmemSwizzle, Storage};
 
 ids! {
@@ -633,44 +635,6 @@ pub enum Op {
         /// The axis.
         axis: u8,
     },
-}
-
-/// A way to count the CTAs of a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ClusterAxis {
-    /// Along x (0), y (1) or z (2).
-    Along(u8),
-    /// All of them, x fastest.
-    Rank,
-}
-
-impl ClusterAxis {
-    /// The word of the language.
-    pub fn name(self) -> &'static str {
-        match self {
-            ClusterAxis::Along(0) => "cluster.x",
-            ClusterAxis::Along(1) => "cluster.y",
-            ClusterAxis::Along(_) => "cluster.z",
-            ClusterAxis::Rank => "cluster.rank",
-        }
-    }
-
-    /// How many there are, where a cluster has the extents `cluster`.
-    pub fn extent(self, cluster: [u32; 3]) -> u32 {
-        match self {
-            ClusterAxis::Along(axis) => cluster[usize::from(axis)],
-            ClusterAxis::Rank => cluster.iter().product(),
-        }
-    }
-
-    /// The place of the CTA `cta` of the grid, where a cluster has the extents `cluster`.
-    pub fn place(self, cta: [u32; 3], cluster: [u32; 3]) -> u32 {
-        let along = |axis: usize| cta[axis] % cluster[axis];
-        match self {
-            ClusterAxis::Along(axis) => along(usize::from(axis)),
-            ClusterAxis::Rank => along(0) + cluster[0] * (along(1) + cluster[1] * along(2)),
-        }
-    }
 }
 
 /// What a slice takes of one axis of a tile.

@@ -134,7 +134,6 @@ codes! {
     E0711 "misaligned vector access" "A vector access is not aligned to its size, or is wider than the target allows. This is a fault of the compiler.";
     E0712 "threads that part ways" "A barrier, a loop or a shuffle is not reached by all threads of the CTA alike. This is a fault of the compiler.";
     E0713 "race between CTAs" "fails, with a grid of more than one:\n    store v -> part[cta.x, :];\n    if arrive.last c[cta.y] of 4 { let all = load part; }     // CTAs that do not arrive at this word stored a part of it\nA CTA reads what another CTA of the same launch writes, and nothing orders the two. The last arriver sees what the others stored before they arrived at the same word.";
-    E0714 "parts of a launch that wait for each other" "All CTAs that have not ended wait for something that none of them will do; the message says who waits for what.";
     E0715 "race between CTAs of a cluster" "Two CTAs of a cluster touch one element of shared memory without a `sync cluster` between them, and one of them writes.";
     E0716 "shared memory of a CTA that is not there" "Shared memory of another CTA is touched before that CTA has started or after it has ended. The compiler lets the CTAs of a cluster meet first and last; this is its fault.";
 

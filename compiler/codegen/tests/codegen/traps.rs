@@ -131,7 +131,7 @@ fn nothing_plain_crosses_a_wait() {
         let shape: Vec<&str> = lines(&compiled.ptx)
             .iter()
             .filter_map(|line| {
-                ["ld.global", "griddepcontrol", "barrier", "bar.sync", "st.global"]
+                ["ld.global", "griddepcontrol", "barrier.cluster.wait", "bar.sync", "st.global"]
                     .into_iter()
                     .find(|verb| line.starts_with(verb))
             })

@@ -6,9 +6,7 @@ use clap::{Args, ValueEnum};
 use kernel_abi::numeric::compare::{Comparison, Tolerance, compare};
 use kernel_abi::{Access, DType, numeric};
 use kernel_dsl::diag::Diagnostic;
-use kernel_emulator::{
-    Buffer, EmuError, Memory, Options, Schedule, Trace, run_device, run_kernel,
-};
+use kernel_emulator::{Buffer, EmuError, Memory, Options, Schedule, Trace, run_device, run_kernel};
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Extent, Param, ParamId};
 use kernel_ir::pipeline::{self, Built};

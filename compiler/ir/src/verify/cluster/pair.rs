@@ -140,7 +140,8 @@ pub(super) fn meet(
         return false;
     }
     let pair = Pair { kernel, known, varying };
-    !pair.other_slots(a, b) && !(a.axes == b.axes && pair.other_places(a, b))
+    let other_places = a.axes == b.axes && pair.other_places(a, b);
+    !(other_places || pair.other_slots(a, b))
 }
 
 struct Pair<'a> {

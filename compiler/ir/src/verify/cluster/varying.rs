@@ -100,7 +100,9 @@ impl Varying {
             match &stmt.kind {
                 StmtKind::Def { results, op } => {
                     if self.varies(kernel, stmt, op) {
-                        grew |= results.iter().fold(false, |any, &r| self.values.insert(r) || any);
+                        let before = self.values.len();
+                        self.values.extend(results);
+                        grew |= self.values.len() > before;
                     }
                 }
                 StmtKind::SetVar { var, value, .. } => {
