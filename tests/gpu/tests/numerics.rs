@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use kernel_ir::ops::UnaryOp;
+use kernel_ir::ops::hardware::{PRODUCT_GROUP, Slack};
 use kernel_tests::program::{Program, package_folder, target};
 use serde_json::Value;
 
@@ -61,5 +63,40 @@ fn the_kernels_build_for_every_target() {
                 }
             }
         }
+    }
+}
+
+/// What was measured on hardware was measured against the bounds that hold today, and all of it holds.
+#[test]
+fn the_evidence_is_of_the_bounds_in_the_code() {
+    let path = package_folder().join("../docs/evidence/h200_numerics.json");
+    let text = std::fs::read_to_string(path).expect("the evidence is there");
+    let report: Value = serde_json::from_str(&text).expect("it is JSON");
+    let rows = report["rows"].as_array().expect("there are rows");
+    let of =
+        |name: &str| -> Vec<&Value> { rows.iter().filter(|row| row["kernel"] == name).collect() };
+    for row in rows {
+        assert_eq!(row["holds"], Value::from(true), "{row}");
+    }
+    for op in [UnaryOp::Exp2, UnaryOp::Exp, UnaryOp::Log2, UnaryOp::Tanh, UnaryOp::Sigmoid]
+        .into_iter()
+        .chain([UnaryOp::Rsqrt, UnaryOp::Sqrt])
+    {
+        let rows = of(&format!("of_{}", op.name()));
+        assert!(rows.len() >= 3, "{}: all bf16, random bits, a range", op.name());
+        for row in rows {
+            let slack = Slack::of(op);
+            assert_eq!(row["bound"]["ulp"], Value::from(slack.ulp), "{row}");
+            assert_eq!(row["bound"]["or_abs"].as_f64(), Some(slack.abs), "{row}");
+            assert!(row["elements"].as_u64() >= Some(1 << 16), "{row}");
+        }
+    }
+    for name in ["group_bf16", "group_f16"] {
+        let measured = of(name).into_iter().filter(|row| row["bound"].is_number());
+        for row in measured.clone() {
+            assert_eq!(row["bound"].as_f64(), Some(PRODUCT_GROUP), "{row}");
+            assert!(row["elements"].as_u64() >= Some(10_000_000), "{row}");
+        }
+        assert!(measured.count() >= 4);
     }
 }
