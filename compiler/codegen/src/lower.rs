@@ -242,6 +242,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let elements = self.shuffle(*dst, *x, *lanes)?;
                 self.define(*dst, elements)
             }
+            DeviceOp::ReduceLanes { dst, x, op } => {
+                let elements = self.reduce_lanes(*dst, *x, *op)?;
+                self.define(*dst, elements)
+            }
             DeviceOp::Load { dst, place, vectors, other, cache } => {
                 let elements = self.load(*dst, place, vectors, *other, *cache)?;
                 self.define(*dst, elements)

@@ -24,7 +24,7 @@ use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Literal, ParamId};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
-use kernel_ir::ops::{BinaryOp, Elements, convert, eval};
+use kernel_ir::ops::{BinaryOp, Elements, ReduceOp, convert, eval};
 
 use crate::cluster::Member;
 use crate::counters::{Printed, Trace};
@@ -212,6 +212,7 @@ impl<'k> Machine<'k> {
                 self.mma(*dst, [*a, *b], *acc, atoms, loc)?;
             }
             DeviceOp::Shuffle { dst, x, lanes } => self.shuffle(*dst, *x, *lanes, loc)?,
+            DeviceOp::ReduceLanes { dst, x, op } => self.reduce_lanes(*dst, *x, *op, loc)?,
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other, loc)?;
             }
@@ -403,6 +404,39 @@ impl<'k> Machine<'k> {
             .as_ref()
             .map(|u| Rc::new((0..len * threads).map(|i| u[from(i)]).collect::<Vec<_>>()));
         self.set(dst, Registers { elements: out, undefined });
+        Ok(())
+    }
+
+    fn reduce_lanes(
+        &mut self,
+        dst: FragId,
+        x: FragId,
+        op: ReduceOp,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let (threads, lanes) = (self.threads, LANES as usize);
+        if let Some(mask) = &self.mask
+            && mask.chunks(lanes).any(|warp| warp.iter().any(|&on| on) && warp.contains(&false))
+        {
+            return Err(self.parted("a reduction over lanes", loc));
+        }
+        let (dtype, len) = (self.kernel.frags[dst].dtype, self.kernel.frags[dst].len as usize);
+        let source = self.frag(x);
+        let mut folded = Elements::new(dtype);
+        folded.gather(&source.elements, 0..len * threads);
+        let mut undefined = source.undefined.as_ref().map(|u| u[..len * threads].to_vec());
+        let mut distance = 1;
+        while distance < lanes {
+            let other = |i: usize| i / threads * threads + (i % threads ^ distance);
+            let (mut there, mut both) = (Elements::new(dtype), Elements::new(dtype));
+            there.gather(&folded, (0..len * threads).map(other));
+            eval::binary(op.binary(), &folded, &there, &mut both).expect("no reduction divides");
+            folded = both;
+            undefined = undefined.map(|u| (0..u.len()).map(|i| u[i] || u[other(i)]).collect());
+            distance *= 2;
+        }
+        self.count_flops(dst, u64::from(LANES.ilog2()));
+        self.set(dst, Registers { elements: folded, undefined: undefined.map(Rc::new) });
         Ok(())
     }
 

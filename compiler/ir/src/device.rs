@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::IndexVec;
 use crate::kernel::{CachePolicy, ClusterAxis, Evict, Launch, Literal, Param, ParamId};
-use crate::ops::{BinaryOp, CompareOp, UnaryOp};
+use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 ids! {
@@ -304,6 +304,16 @@ pub enum DeviceOp {
         x: FragId,
         /// Which.
         lanes: Lanes,
+    },
+    /// `dst[i]` = elements `i` of `x` in all lanes of the warp, folded: i32 and u32, and the greatest or the least of
+    /// f32, among which is no NaN; `-0` is below `+0`. The order shows in none of these.
+    ReduceLanes {
+        /// Result.
+        dst: FragId,
+        /// Operand.
+        x: FragId,
+        /// What folds.
+        op: ReduceOp,
     },
     /// Reads vectors from memory. Elements that no vector covers do not exist: the vectors tile `dst`.
     Load {

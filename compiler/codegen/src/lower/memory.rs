@@ -70,6 +70,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Copy { .. }
         | DeviceOp::Join { .. }
         | DeviceOp::Shuffle { .. }
+        | DeviceOp::ReduceLanes { .. }
         | DeviceOp::Mma { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::ReadSlot { .. }

@@ -63,6 +63,7 @@ impl Used {
                 | DeviceOp::Copy { .. }
                 | DeviceOp::Join { .. }
                 | DeviceOp::Shuffle { .. }
+                | DeviceOp::ReduceLanes { .. }
                 | DeviceOp::Mma { .. }
                 | DeviceOp::Load { .. }
                 | DeviceOp::Store { .. }

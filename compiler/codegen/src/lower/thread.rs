@@ -5,6 +5,7 @@ use kernel_ir::device::{FragId, Lanes, Special};
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{ClusterAxis, ParamId};
+use kernel_ir::ops::ReduceOp;
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::{Attribute, Type, Value};
 
@@ -76,6 +77,46 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     pub(super) fn grid_launch(&self) {
         self.build.effect(&mnemonic::grid_launch(), &[]);
+    }
+
+    /// Each element folded over all lanes. Floats fold as integers of the same order: the bits of a negative number
+    /// are turned round.
+    pub(super) fn reduce_lanes(
+        &self,
+        dst: FragId,
+        x: FragId,
+        op: ReduceOp,
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let i32 = b.types.i32;
+        let dtype = self.frag(x)?.dtype;
+        if !op.is_free_of_order(dtype) {
+            return refuse(format!("{} of {dtype} depends on the order of lanes", op.name()));
+        }
+        let kind = match (op, dtype == DType::I32) {
+            (ReduceOp::Add, _) => "add",
+            (ReduceOp::Max, true) => "max",
+            (ReduceOp::Min, true) => "min",
+            (ReduceOp::Max, false) => "umax",
+            (ReduceOp::Min, false) => "umin",
+        };
+        let kind = Attribute::parse(b.context, &format!("#nvvm<redux_kind {kind}>"))
+            .expect("the kind of a reduction parses");
+        let word = |x: Value<'c, 'm>| {
+            let mask = b.int(i32, FULL_MASK);
+            b.value(nvvm::redux_sync(b.context, i32, x, mask, kind, b.location))
+        };
+        let (top, last) = (b.int(i32, i64::from(i32::MIN)), b.int(i32, 31));
+        let turned = |bits, sign| b.xori(bits, b.ori(b.shrsi(sign, last), top));
+        self.each(dst, |i| {
+            let x = self.element(x, i)?;
+            if dtype != DType::F32 {
+                return Ok(word(x));
+            }
+            let bits = b.bitcast(i32, x);
+            let folded = word(turned(bits, bits));
+            Ok(b.bitcast(b.types.f32, turned(folded, b.xori(folded, b.int(i32, -1)))))
+        })
     }
 
     /// The elements of another lane, moved in words of 32 bits: narrow ones as many as a word holds.

@@ -3,7 +3,7 @@
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, FragId, Lanes, Map, Place, Special};
 use kernel_ir::kernel::{CachePolicy, Evict, Literal, ParamId};
-use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
+use kernel_ir::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use kernel_ir::target::Target;
 
 use crate::kernels::{KernelBuilder, build, lines, vector};
@@ -101,6 +101,11 @@ fn elementwise(target: Target, dtype: DType) -> DeviceKernel {
     for lanes in lanes.into_iter().chain([Lanes::Register((lane, 0))]) {
         let dst = k.frag(dtype, 2);
         k.push(DeviceOp::Shuffle { dst, x: a, lanes });
+        sink.keep(&mut k, dst);
+    }
+    for &op in ReduceOp::ALL.iter().filter(|op| op.is_free_of_order(dtype)) {
+        let dst = k.frag(dtype, 2);
+        k.push(DeviceOp::ReduceLanes { dst, x: a, op });
         sink.keep(&mut k, dst);
     }
     k.finish()

@@ -6,7 +6,7 @@ use kernel_ir::device::{
     Slot, SlotId, Special, Vector,
 };
 use kernel_ir::kernel::{CachePolicy, Literal, ParamId};
-use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
+use kernel_ir::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
 use crate::sample::{OPTIONS, Sample, span};
 use crate::{EmuError, ErrorKind, Memory, Options, Trace, run_device};
@@ -192,6 +192,23 @@ fn shuffles_and_shared_memory() {
     for (t, value) in values.into_iter().enumerate() {
         let u = 63 - t;
         assert_eq!(value, (u + (u ^ 16)) as f64);
+    }
+}
+
+#[test]
+fn lanes_of_each_warp_are_reduced() {
+    for (op, of) in [
+        (ReduceOp::Max, (|warp| warp * 32 + 31) as fn(usize) -> usize),
+        (ReduceOp::Min, |warp| warp * 32),
+        (ReduceOp::Add, |warp| (0..32).map(|lane| warp * 32 + lane).sum()),
+    ] {
+        let (mut d, _, out) = device(64, 64, 2, 0);
+        let thread = d.thread();
+        let folded = d.def(I32, 1, |dst| DeviceOp::ReduceLanes { dst, x: thread, op });
+        let value = d.def(F32, 1, |dst| DeviceOp::Convert { dst, x: Arg::whole(folded) });
+        d.store(value, Place::Global(out), vec![vector(0, 1, thread)]);
+        let values = d.values();
+        assert!((0..64).all(|t| values[t] == of(t / 32) as f64), "{op:?}: {values:?}");
     }
 }
 

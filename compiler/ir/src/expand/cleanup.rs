@@ -50,6 +50,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
                 Lanes::Register((frag, _)) => see(*frag),
             }
         }
+        DeviceOp::ReduceLanes { x, .. } => see(*x),
         DeviceOp::Mma { a, b, acc, .. } => {
             see(*a);
             see(*b);
@@ -106,6 +107,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Copy { dst, .. }
         | DeviceOp::Join { dst, .. }
         | DeviceOp::Shuffle { dst, .. }
+        | DeviceOp::ReduceLanes { dst, .. }
         | DeviceOp::Mma { dst, .. }
         | DeviceOp::Load { dst, .. }
         | DeviceOp::AtomicInc { dst, .. }
@@ -173,6 +175,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
+            | DeviceOp::ReduceLanes { .. }
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::Store { .. }

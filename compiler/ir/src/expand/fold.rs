@@ -2,7 +2,7 @@
 //!
 //! The order is that of [`crate::kernel::Op`]: a thread folds what it holds in ascending order, lanes follow
 //! by a butterfly from the nearest distance, and warps, in ascending order, through shared memory (see
-//! `shared`).
+//! `shared`). Where all lanes of a warp fold and the order does not show, they do so in one operation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::Expander;
 use super::notes::FoldNote;
 use super::queue::Pending;
 use crate::device::{Arg, DeviceOp, FragId, Lanes};
-use crate::distribution::{AxisMap, Distribution};
+use crate::distribution::{AxisMap, Distribution, LANES};
 use crate::kernel::{ContractSpec, Literal, ValueId};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp};
 
@@ -28,14 +28,6 @@ pub(super) enum Combine {
     Reduce(ReduceOp),
     /// Two parts: value and index.
     Argmax,
-}
-
-fn binary_of(op: ReduceOp) -> BinaryOp {
-    match op {
-        ReduceOp::Add => BinaryOp::Add,
-        ReduceOp::Max => BinaryOp::Max,
-        ReduceOp::Min => BinaryOp::Min,
-    }
 }
 
 /// What a fold of nothing gives.
@@ -64,7 +56,7 @@ impl Expander<'_> {
         let mut sum = self.b.define(dtype, len, |dst| DeviceOp::Const { dst, values });
         for local in 0..map.registers() {
             let b = self.b.gather(src, slice(source, &kept, axis, local));
-            let (a, op) = (Arg::whole(sum), binary_of(op));
+            let (a, op) = (Arg::whole(sum), op.binary());
             sum = self.b.define(dtype, len, |dst| DeviceOp::Binary { dst, op, a, b });
         }
         self.finish_fold(vec![result], vec![sum], Combine::Reduce(op), kept, vec![map], None);
@@ -212,7 +204,21 @@ impl Expander<'_> {
         folded: Vec<AxisMap>,
         acc: Option<ValueId>,
     ) {
-        for map in &folded {
+        // Where the order does not show, all lanes of a warp fold in one instruction.
+        let dtype = self.b.frags[parts[0]].dtype;
+        let is_whole = folded.iter().map(|map| map.lanes.extent).product::<u32>() == LANES;
+        let at_once = is_whole
+            && match combine {
+                Combine::Reduce(op) => op.is_free_of_order(dtype),
+                Combine::Argmax => true,
+            };
+        if at_once {
+            parts = match combine {
+                Combine::Reduce(op) => vec![self.reduce_lanes(op, parts[0])],
+                Combine::Argmax => self.argmax_lanes(parts[0], parts[1]),
+            };
+        }
+        for map in folded.iter().filter(|_| !at_once) {
             let mut distance = 1;
             while distance < map.lanes.extent {
                 let xor = distance * map.lanes.stride;
@@ -260,6 +266,32 @@ impl Expander<'_> {
         }
     }
 
+    fn reduce_lanes(&mut self, op: ReduceOp, x: FragId) -> FragId {
+        let frag = self.b.frags[x];
+        self.b.define(frag.dtype, frag.len, |dst| DeviceOp::ReduceLanes { dst, x, op })
+    }
+
+    /// The greatest of all lanes and the lowest index among those that have it. No NaN is among the values.
+    fn argmax_lanes(&mut self, best: FragId, at: FragId) -> Vec<FragId> {
+        let (frag, whole) = (self.b.frags[best], Arg::whole);
+        let most = self.reduce_lanes(ReduceOp::Max, best);
+        let equal = |dst, a, b| DeviceOp::Compare { dst, op: CompareOp::Eq, a, b };
+        let has = self.b.define(DType::Bool, frag.len, |dst| equal(dst, whole(best), whole(most)));
+        let never = vec![identity(ReduceOp::Min, DType::I32)];
+        let never = self.b.define(DType::I32, 1, |dst| DeviceOp::Const { dst, values: never });
+        let own = self.choose(has, whole(at), Arg::all(never, 0), DType::I32, frag.len);
+        let index = self.reduce_lanes(ReduceOp::Min, own);
+        if !frag.dtype.is_float() {
+            return vec![most, index];
+        }
+        // +0 and -0 are equal there, so the value is asked for again, of the lane that won.
+        let won = self.b.define(DType::Bool, frag.len, |dst| equal(dst, whole(own), whole(index)));
+        let least = vec![identity(ReduceOp::Max, frag.dtype)];
+        let least = self.b.define(frag.dtype, 1, |dst| DeviceOp::Const { dst, values: least });
+        let own = self.choose(won, whole(best), Arg::all(least, 0), frag.dtype, frag.len);
+        vec![self.reduce_lanes(ReduceOp::Max, own), index]
+    }
+
     fn shuffle(&mut self, x: FragId, xor: u32) -> Arg {
         let frag = self.b.frags[x];
         let lanes = Lanes::Xor(xor);
@@ -277,7 +309,7 @@ impl Expander<'_> {
         let dtype = self.b.frags[own[0].frag].dtype;
         match combine {
             Combine::Reduce(op) => {
-                let (a, b, op) = (own[0].clone(), other[0].clone(), binary_of(op));
+                let (a, b, op) = (own[0].clone(), other[0].clone(), op.binary());
                 vec![self.b.define(dtype, len, |dst| DeviceOp::Binary { dst, op, a, b })]
             }
             Combine::Argmax => {

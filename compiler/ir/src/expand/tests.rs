@@ -216,6 +216,8 @@ fn argmax_takes_the_lower_index_at_every_level() {
     let kernel = s.finish();
     let (device, notes) = super::expand_noted(&kernel).unwrap();
     assert_eq!(notes.exchanges.len(), 1, "value and index travel together");
+    let is_shuffle = |stmt: &DeviceStmt| matches!(stmt.op, DeviceOp::Shuffle { .. });
+    assert!(!device.body.iter().any(is_shuffle), "all lanes of a warp fold at once");
     let mut values = floats(3 * 1024);
     for at in [77, 78, 400, 1000] {
         values[at] = Word::Float(1e6);

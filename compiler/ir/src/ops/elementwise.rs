@@ -1,5 +1,6 @@
 //! Element-wise operations and reductions as enums.
 
+use kernel_abi::DType;
 use serde::{Deserialize, Serialize};
 
 /// An operation on one element.
@@ -76,7 +77,7 @@ pub enum CompareOp {
 }
 
 /// What `reduce` folds with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReduceOp {
     /// Sum, starting from 0.
     Add,
@@ -84,6 +85,27 @@ pub enum ReduceOp {
     Max,
     /// Minimum, starting from +inf or the greatest integer; a NaN counts as +inf.
     Min,
+}
+
+impl ReduceOp {
+    /// What combines two values.
+    pub const fn binary(self) -> BinaryOp {
+        match self {
+            ReduceOp::Add => BinaryOp::Add,
+            ReduceOp::Max => BinaryOp::Max,
+            ReduceOp::Min => BinaryOp::Min,
+        }
+    }
+
+    /// True where the result of a fold has the same bits in any order; of floats, where no NaN is among them.
+    pub fn is_free_of_order(self, dtype: DType) -> bool {
+        match self {
+            ReduceOp::Add => matches!(dtype, DType::I32 | DType::U32),
+            ReduceOp::Max | ReduceOp::Min => {
+                matches!(dtype, DType::I32 | DType::U32 | DType::F32)
+            }
+        }
+    }
 }
 
 macro_rules! names {

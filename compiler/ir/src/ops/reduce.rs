@@ -10,8 +10,8 @@
 //! 3. warps that share the axis are folded one after the other: the value of the first of
 //!    [`FoldOrder::warp_offsets`] starts, and the others follow in order. Every warp does the same sum.
 //!
-//! The device level does this with shuffles and shared memory, the kernel level with [`fold`]; the bits
-//! are the same.
+//! The device level does this with shuffles, or one reduction of all lanes where no order shows, and shared
+//! memory, the kernel level with [`fold`]; the bits are the same.
 
 use kernel_abi::DType;
 use kernel_abi::numeric::canonical;

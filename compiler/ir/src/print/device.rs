@@ -137,6 +137,9 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             };
             format!("{} shuffle {x} {lanes}", def(*dst))
         }
+        DeviceOp::ReduceLanes { dst, x, op } => {
+            format!("{} reduce.{} {x} over lanes", def(*dst), op.name())
+        }
         DeviceOp::Load { dst, place, vectors, other, cache: policy } => {
             let other = other.map(|other| format!(" else {other}")).unwrap_or_default();
             let (at, policy) = (places(device, place, vectors), cache(*policy));

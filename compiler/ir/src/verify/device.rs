@@ -97,6 +97,14 @@ impl Structure<'_> {
                 }
                 self.define(loc, *dst);
             }
+            DeviceOp::ReduceLanes { dst, x, op } => {
+                self.element(loc, *x, self.len(*dst).saturating_sub(1));
+                let dtype = self.kernel.frags.get(*dst).map(|frag| frag.dtype);
+                if !dtype.is_some_and(|dtype| op.is_free_of_order(dtype)) {
+                    self.fault(loc, format!("{dst} depends on the order of the lanes"));
+                }
+                self.define(loc, *dst);
+            }
             DeviceOp::Load { dst, place, vectors, other, .. } => {
                 self.vectors(loc, place, vectors, self.len(*dst));
                 if let Some(other) = other {
@@ -299,6 +307,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
+            | DeviceOp::ReduceLanes { .. }
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::AtomicInc { .. }
@@ -374,6 +383,7 @@ impl Order<'_> {
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }
             | DeviceOp::Shuffle { .. }
+            | DeviceOp::ReduceLanes { .. }
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::Store { .. }

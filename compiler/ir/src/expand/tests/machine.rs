@@ -186,6 +186,16 @@ impl<'a> Machine<'a> {
                 let (frag, element) = from[i as usize];
                 m.frags[frag.index()][t][element as usize]
             }),
+            DeviceOp::ReduceLanes { dst, x, op } => self.each(*dst, |m, t, i| {
+                let all =
+                    (t / 32 * 32..t / 32 * 32 + 32).map(|t| m.frags[x.index()][t][i as usize]);
+                let op = op.binary();
+                all.reduce(|a, b| match (a, b) {
+                    (Word::Int(a), Word::Int(b)) => wrap(int_binary(op, a, b), dtype(*dst)),
+                    (a, b) => Word::Float(float_binary(op, a.float(), b.float())),
+                })
+                .unwrap()
+            }),
             DeviceOp::Shuffle { dst, x, lanes } => self.each(*dst, |m, t, i| {
                 let lane = match *lanes {
                     Lanes::Xor(xor) => t ^ xor as usize,
