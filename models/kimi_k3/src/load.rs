@@ -21,11 +21,12 @@ use crate::packed::{Kept, Packed, PackedError, Place};
 use crate::weights::{Recipe, TensorSource};
 use budget::{Budget, Share};
 
-/// Bytes of weights in the memory of the host that are not yet where they are used.
-pub const IN_FLIGHT: u64 = 2 << 30;
+/// Bytes of weights in the memory of the host that are not yet where they are used: room for four of the largest ones of
+/// a rank of K3 among sixteen, 617 MB in both orders, at a time.
+pub const IN_FLIGHT: u64 = 5 << 30;
 
 /// Threads that make weights at most: more do not read faster.
-const MAKERS: usize = 4;
+const MAKERS: usize = 8;
 
 /// Why weights cannot be loaded.
 #[derive(Debug, Error)]
@@ -114,9 +115,11 @@ impl<'w> Weight<'w> {
         weights.iter().flat_map(|weight| of_buffer(weight).collect::<Vec<_>>()).collect()
     }
 
-    /// Bytes of the host that it takes while it is made.
-    fn cost(&self) -> u64 {
-        if self.layout.is_some() { self.bytes.saturating_mul(2) } else { self.bytes }
+    /// Bytes of the host that it takes while it is made: what is packed is there in both orders.
+    fn cost(&self, packed: &[Packed]) -> u64 {
+        let is_kept = packed.iter().any(|packed| packed.rank() == self.rank && packed.is_kept());
+        let is_packed_here = self.layout.is_some() && !is_kept;
+        if is_packed_here { self.bytes.saturating_mul(2) } else { self.bytes }
     }
 
     /// Its bytes as the kernels want them, from the file of packed weights or made and kept there.
@@ -253,7 +256,7 @@ where
             let (give, next, budget) = (give.clone(), &next, &budget);
             scope.spawn(move || {
                 while let Some(weight) = weights.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some(share) = budget.take(weight.cost()) else { break };
+                    let Some(share) = budget.take(weight.cost(packed)) else { break };
                     let made = if watch.goes_on() {
                         weight.bytes(source, packed).map(|bytes| (weight, bytes, share))
                     } else {
