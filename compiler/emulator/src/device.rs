@@ -427,7 +427,7 @@ impl<'k> Machine<'k> {
         let mut undefined = source.undefined.as_ref().map(|u| u[..len * threads].to_vec());
         let mut distance = 1;
         while distance < lanes {
-            let other = |i: usize| i / threads * threads + (i % threads ^ distance);
+            let other = |i: usize| i / threads * threads + ((i % threads) ^ distance);
             let (mut there, mut both) = (Elements::new(dtype), Elements::new(dtype));
             there.gather(&folded, (0..len * threads).map(other));
             eval::binary(op.binary(), &folded, &there, &mut both).expect("no reduction divides");
