@@ -8,5 +8,6 @@ mod cli {
     mod build;
     mod bundle;
     mod commands;
+    mod litmus;
     mod run;
 }

@@ -9,6 +9,7 @@ pub mod emit;
 pub mod explain;
 pub mod fmt;
 pub mod layout;
+pub mod litmus;
 pub mod run;
 
 use std::any::Any;
@@ -25,7 +26,7 @@ pub mod exit {
     pub const FINDINGS: u8 = 1;
     /// The command line is wrong.
     pub const USAGE: u8 = 2;
-    /// The audit met an instruction that it does not understand.
+    /// The audit met an instruction that it does not understand, or a litmus test is too large to decide.
     pub const NOT_JUDGED: u8 = 3;
     /// A file, a tool or a process failed: nothing is said about the input.
     pub const WORLD: u8 = 4;
@@ -54,7 +55,7 @@ impl Answer {
 /// The tile compiler.
 ///
 /// Exit codes: 0 done; 1 the input is refused, or the audit or a comparison found something; 2 the command
-/// line is wrong; 3 the audit cannot judge; 4 a file, a tool or a process failed; 70 a fault of kernelc.
+/// line is wrong; 3 the audit, or the memory model, cannot judge; 4 a file, a tool or a process failed; 70 a fault of kernelc.
 #[derive(Debug, Parser)]
 #[command(name = "kernelc", version = version(), max_term_width = 100)]
 pub struct Cli {
@@ -105,6 +106,8 @@ pub enum Command {
     Fmt(fmt::FmtArgs),
     /// Evaluate layout algebra.
     Layout(layout::LayoutArgs),
+    /// Decide litmus tests of memory order: may a small PTX program end in a state?
+    Litmus(litmus::LitmusArgs),
     /// Say which tools and targets there are.
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell.
@@ -158,6 +161,7 @@ pub fn run(cli: &Cli) -> Answer {
         Command::Explain(args) => explain::run(cli, args),
         Command::Fmt(args) => fmt::run(cli, args),
         Command::Layout(args) => layout::run(cli, args),
+        Command::Litmus(args) => litmus::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
         Command::Completions(args) => completions::run(args),
         Command::Worker => {

@@ -9,6 +9,7 @@
 mod execution;
 mod meeting;
 mod search;
+mod supply;
 mod trace;
 
 pub(crate) use self::execution::reduced;
@@ -146,8 +147,8 @@ pub fn decide(test: &Test, model: Model, limits: &Limits) -> Result<Decision, Di
         return Err(Diagnostic::new(Code::M0201, spot, message));
     }
     let bounds = Bounds { unroll: limits.unroll.max(1), traces: limits.traces, values: 256 };
-    let (traces, _) = trace::traces(test, bounds)?;
-    let (witness, refusals, candidates) = search::run(test, &traces, limits)?;
+    let (traces, domain) = trace::traces(test, bounds)?;
+    let (witness, refusals, candidates) = search::run(test, &traces, &domain, limits)?;
     let verdict = match (test.quantifier, witness.is_some()) {
         (Quantifier::Exists | Quantifier::NotExists, true) => Verdict::Allowed,
         (Quantifier::Exists | Quantifier::NotExists, false) => Verdict::Forbidden,

@@ -1,9 +1,9 @@
 //! One execution of a test, for people and for drawings.
 
 use crate::axioms::{self, Edge};
-use crate::event::{Kind, ProxyFence};
+use crate::event::{ProxyFence, Strength};
 use crate::graph::EventGraph;
-use crate::litmus::{BarrierMode, Test, Word};
+use crate::litmus::{BarrierMode, Location, Test, Word};
 use crate::relation::Relation;
 
 use super::trace::{Action, Trace};
@@ -49,7 +49,6 @@ pub struct Execution {
 /// The events of a combination of traces.
 pub(super) struct Events {
     pub(super) graph: EventGraph,
-    pub(super) origins: Vec<Origin>,
     /// What each event reads or writes.
     pub(super) values: Vec<Option<Word>>,
     /// The number of the first event of each thread.
@@ -59,71 +58,86 @@ pub(super) struct Events {
 impl Events {
     /// The events of a combination of traces, initial values first.
     pub(super) fn of(test: &Test, traces: &[&Trace]) -> Events {
-        let mut events = Events {
-            graph: EventGraph::new(),
-            origins: Vec::new(),
-            values: Vec::new(),
-            starts: Vec::new(),
-        };
-        for (index, location) in test.locations.iter().enumerate() {
-            if location.object as usize == index {
-                events.graph.init(super::place(location));
-                events.origins.push(Origin {
-                    thread: None,
-                    line: 0,
-                    label: format!("init {}={}", location.name, location.init),
-                });
-                events.values.push(Some(location.init));
-            }
+        let mut graph = EventGraph::new();
+        let (mut values, mut starts) = (Vec::new(), Vec::new());
+        for location in objects(test) {
+            graph.init(super::place(location));
+            values.push(Some(location.init));
         }
         for (number, trace) in traces.iter().enumerate() {
-            let thread = events.graph.thread(test.threads[number].position);
-            let start = events.values.len();
-            events.starts.push(start);
+            let thread = graph.thread(test.threads[number].position);
+            let start = values.len();
+            starts.push(start);
             for (index, done) in trace.done.iter().enumerate() {
-                let kind = super::kind(test, &done.action);
-                events.graph.push(Some(thread), kind);
-                let (value, label) = describe(test, &done.action, &kind);
-                events.values.push(value);
-                events.origins.push(Origin { thread: Some(number), line: done.line, label });
+                graph.push(Some(thread), super::kind(test, &done.action));
+                values.push(match done.action {
+                    Action::Read { value, .. } | Action::Write { value, .. } => Some(value),
+                    Action::Fence(..)
+                    | Action::ProxyFence(_)
+                    | Action::Barrier { .. }
+                    | Action::ClusterArrive(_)
+                    | Action::ClusterWait => None,
+                });
                 if matches!(done.action, Action::Read { updates: true, .. }) {
-                    events.graph.updates.push((start + index, start + index + 1));
+                    graph.updates.push((start + index, start + index + 1));
                 }
                 for earlier in 0..index {
                     if done.depends >> earlier & 1 == 1 {
-                        events.graph.dependencies.push((start + earlier, start + index));
+                        graph.dependencies.push((start + earlier, start + index));
                     }
                 }
             }
         }
-        events
+        Events { graph, values, starts }
     }
 }
 
-fn describe(test: &Test, action: &Action, kind: &Kind) -> (Option<Word>, String) {
-    let access = |letter: &str, location: usize, value: Word| {
-        let name = &test.locations[location].name;
-        let strength = kind.access().map_or(String::new(), |a| a.strength.to_string());
-        (Some(value), format!("{letter} {name}={value} {strength}"))
+/// The locations that are memory of their own, in the order of their initial values among the events.
+fn objects(test: &Test) -> impl Iterator<Item = &Location> {
+    let is_object = |(index, location): &(usize, &Location)| location.object as usize == *index;
+    test.locations.iter().enumerate().filter(is_object).map(|(_, location)| location)
+}
+
+/// Where the events of a combination of traces come from, in their order.
+pub(super) fn origins(test: &Test, traces: &[&Trace]) -> Vec<Origin> {
+    let mut origins: Vec<Origin> = objects(test)
+        .map(|location| Origin {
+            thread: None,
+            line: 0,
+            label: format!("init {}={}", location.name, location.init),
+        })
+        .collect();
+    for (number, trace) in traces.iter().enumerate() {
+        origins.extend(trace.done.iter().map(|done| Origin {
+            thread: Some(number),
+            line: done.line,
+            label: describe(test, &done.action),
+        }));
+    }
+    origins
+}
+
+fn describe(test: &Test, action: &Action) -> String {
+    let access = |letter: &str, location: usize, value: Word, strength: Strength| {
+        format!("{letter} {}={value} {strength}", test.locations[location].name)
     };
     match action {
-        Action::Read { memory, value, .. } => access("R", memory.location, *value),
-        Action::Write { memory, value } => access("W", memory.location, *value),
-        Action::Fence(order, scope) => (None, format!("F {}.{}", order.name(), scope.name())),
-        Action::ProxyFence(ProxyFence::Alias) => (None, "F proxy.alias".to_owned()),
-        Action::ProxyFence(ProxyFence::Proxy(proxy)) => (None, format!("F proxy.{}", proxy.name())),
+        Action::Read { memory, value, .. } => access("R", memory.location, *value, memory.read),
+        Action::Write { memory, value } => access("W", memory.location, *value, memory.write),
+        Action::Fence(order, scope) => format!("F {}.{}", order.name(), scope.name()),
+        Action::ProxyFence(ProxyFence::Alias) => "F proxy.alias".to_owned(),
+        Action::ProxyFence(ProxyFence::Proxy(proxy)) => format!("F proxy.{}", proxy.name()),
         Action::Barrier { mode, key: (instance, resource), .. } => {
             let mode = match mode {
                 BarrierMode::Sync => "sync",
                 BarrierMode::Arrive => "arrive",
             };
             let resource = resource.map_or(String::new(), |resource| format!(", {resource}"));
-            (None, format!("bar.{mode} {instance}{resource}"))
+            format!("bar.{mode} {instance}{resource}")
         }
-        Action::ClusterArrive(releases) => {
-            (None, format!("cluster.arrive{}", if *releases { "" } else { ".relaxed" }))
-        }
-        Action::ClusterWait => (None, "cluster.wait".to_owned()),
+        Action::ClusterArrive(true) => "cluster.arrive".to_owned(),
+        Action::ClusterArrive(false) => "cluster.arrive.relaxed".to_owned(),
+        Action::ClusterWait => "cluster.wait".to_owned(),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::execution::{Events, Execution};
+use super::execution::{Events, Execution, origins};
 use super::meeting;
-use super::trace::{Action, Trace};
+use super::supply::{Atomicity, Supply};
+use super::trace::{Domain, Trace};
 use super::{Limits, Refusals};
 use crate::axioms::{self, Violation};
 use crate::causality;
@@ -18,21 +19,35 @@ const MAX_EVENTS: usize = 256;
 /// The most ways in which the barriers of one combination may open.
 const MAX_OPENINGS: usize = 4096;
 
+/// How many picks of a trace cost as much as a candidate.
+const PICKS_PER_CANDIDATE: u64 = 16;
+
+/// How many candidates are looked at once more to say why a state does not occur.
+const CANDIDATES_FOR_REASONS: u64 = 10_000;
+
 /// Looks for an execution that ends in the state that the test asks for.
 pub(super) fn run(
     test: &Test,
     traces: &[Vec<Trace>],
+    domain: &Domain,
     limits: &Limits,
 ) -> Result<(Option<Execution>, Refusals, u64), Diagnostic> {
-    let mut search = Search {
-        test,
-        limits,
-        candidates: 0,
-        refusals: Refusals::default(),
-        locations: asked(test),
+    let search = |limits: &Limits, atomicity| {
+        let supply = Supply::of(test, traces, domain, atomicity);
+        let (locations, refusals) = (asked(test), Refusals::default());
+        let mut search =
+            Search { test, limits: *limits, supply, candidates: 0, picks: 0, refusals, locations };
+        let witness = search.combine(traces, &mut Vec::new())?;
+        Ok((witness, search.refusals, search.candidates))
     };
-    let witness = search.combine(traces, &mut Vec::new())?;
-    Ok((witness, search.refusals, search.candidates))
+    let (witness, refusals, candidates) = search(limits, Atomicity::Counted)?;
+    if witness.is_none() && refusals.by_axiom.is_empty() && refusals.other_memory == 0 {
+        let few = Limits { candidates: CANDIDATES_FOR_REASONS.min(limits.candidates), ..*limits };
+        if let Ok((_, refusals, _)) = search(&few, Atomicity::LeftToTheAxiom) {
+            return Ok((None, refusals, candidates));
+        }
+    }
+    Ok((witness, refusals, candidates))
 }
 
 /// The locations whose final values decide.
@@ -46,8 +61,10 @@ fn asked(test: &Test) -> Vec<usize> {
 
 struct Search<'t> {
     test: &'t Test,
-    limits: &'t Limits,
+    limits: Limits,
+    supply: Supply,
     candidates: u64,
+    picks: u64,
     refusals: Refusals,
     locations: Vec<usize>,
 }
@@ -83,9 +100,13 @@ impl<'t> Search<'t> {
         if self.candidates <= self.limits.candidates {
             return Ok(());
         }
+        Err(self.too_many())
+    }
+
+    fn too_many(&self) -> Diagnostic {
         let message =
             format!("the test has more than {} candidate executions", self.limits.candidates);
-        Err(Diagnostic::new(Code::M0202, Spot { line: 1, column: 1 }, message))
+        Diagnostic::new(Code::M0202, Spot { line: 1, column: 1 }, message)
     }
 
     /// Whether a state is the one that is looked for, as far as it is known.
@@ -103,25 +124,27 @@ impl<'t> Search<'t> {
     }
 
     /// Picks a trace for each thread, thread by thread.
-    fn combine<'c>(
+    fn combine(
         &mut self,
-        all: &'c [Vec<Trace>],
-        picked: &mut Vec<&'c Trace>,
+        all: &[Vec<Trace>],
+        picked: &mut Vec<usize>,
     ) -> Result<Option<Execution>, Diagnostic> {
         let known = |operand: &Operand| match operand {
             Operand::Constant(value) => Some(*value),
             Operand::Register(thread, register) => {
-                picked.get(*thread).map(|trace| trace.registers[*register])
+                picked.get(*thread).map(|trace| all[*thread][*trace].registers[*register])
             }
             Operand::Location(_) => None,
         };
-        if self.is_wanted(&known) == Some(false) {
+        if self.is_wanted(&known) == Some(false) || !self.supply.suffices(picked) {
             return Ok(None);
         }
         let Some(traces) = all.get(picked.len()) else {
-            return self.case(picked);
+            let traces: Vec<&Trace> =
+                picked.iter().zip(all).map(|(trace, traces)| &traces[*trace]).collect();
+            return self.case(&traces);
         };
-        for trace in traces {
+        for trace in 0..traces.len() {
             picked.push(trace);
             let found = self.combine(all, picked)?;
             picked.pop();
@@ -129,15 +152,17 @@ impl<'t> Search<'t> {
                 return Ok(found);
             }
         }
+        // Picking costs little, but there may be much to pick from.
+        self.picks += traces.len() as u64;
+        if self.picks > self.limits.candidates.saturating_mul(PICKS_PER_CANDIDATE) {
+            return Err(self.too_many());
+        }
         Ok(None)
     }
 
     /// Looks at one combination of traces.
     fn case(&mut self, traces: &[&Trace]) -> Result<Option<Execution>, Diagnostic> {
         self.count()?;
-        if !has_values(self.test, traces) {
-            return Ok(None);
-        }
         let openings = meeting::choices(self.test, traces, MAX_OPENINGS).ok_or_else(|| {
             let message = format!("barriers open in more than {MAX_OPENINGS} ways");
             Diagnostic::new(Code::M0202, Spot { line: 1, column: 1 }, message)
@@ -258,10 +283,27 @@ impl<'t> Search<'t> {
             self.refuse(case, &chosen, violation, &empty);
             return Ok(None);
         }
+        chosen.preserved =
+            causality::preserved_causality(&case.events.graph, &case.skeleton, &base);
+        chosen.cause = causality::causality(&chosen.observation, &chosen.preserved);
+        let order = match axioms::coherence(&case.events.graph, &case.skeleton, &chosen.cause) {
+            Ok(order) => order,
+            Err(violation) => {
+                let empty = Relation::empty(base.size());
+                self.refuse(case, &chosen, *violation, &empty);
+                return Ok(None);
+            }
+        };
         let open = case.fences.iter().find(|(a, b)| !base.has(*a, *b) && !base.has(*b, *a));
         let Some((a, b)) = open else {
-            return self.cohere(case, chosen, &base);
+            return self.order_writes(case, &chosen, order);
         };
+        // More order between fences orders more accesses: what is refused now stays refused.
+        let from_read = axioms::from_read(&chosen.reads_from, &order);
+        if let Some(violation) = axioms::causality(&chosen.reads_from, &from_read, &chosen.cause) {
+            self.refuse(case, &chosen, violation, &order);
+            return Ok(None);
+        }
         for (from, to) in [(*a, *b), (*b, *a)] {
             self.count()?;
             let mut base = base.clone();
@@ -274,31 +316,14 @@ impl<'t> Search<'t> {
         Ok(None)
     }
 
-    fn cohere(
-        &mut self,
-        case: &Case<'_>,
-        mut chosen: Chosen,
-        base: &Relation,
-    ) -> Result<Option<Execution>, Diagnostic> {
-        chosen.preserved = causality::preserved_causality(&case.events.graph, &case.skeleton, base);
-        chosen.cause = causality::causality(&chosen.observation, &chosen.preserved);
-        match axioms::coherence(&case.events.graph, &case.skeleton, &chosen.cause) {
-            Ok(order) => self.order_writes(case, &chosen, order),
-            Err(violation) => {
-                let empty = Relation::empty(base.size());
-                self.refuse(case, &chosen, *violation, &empty);
-                Ok(None)
-            }
-        }
-    }
-
     /// Orders every two writes that moral strength relates.
     fn order_writes(
         &mut self,
         case: &Case<'_>,
         chosen: &Chosen,
-        order: Relation,
+        mut order: Relation,
     ) -> Result<Option<Execution>, Diagnostic> {
+        Self::force(case, chosen, &mut order);
         let from_read = axioms::from_read(&chosen.reads_from, &order);
         let violation = axioms::atomicity(&case.skeleton, &order, &from_read)
             .or_else(|| {
@@ -323,6 +348,64 @@ impl<'t> Search<'t> {
             }
         }
         Ok(None)
+    }
+
+    /// Orders the writes that moral strength relates and that the axioms leave one order: where the other one would
+    /// close a cycle at one location, split an update, or hide what a read returned.
+    fn force(case: &Case<'_>, chosen: &Chosen, order: &mut Relation) {
+        let strong = &case.skeleton.morally_strong;
+        let same_address = case.skeleton.program_order.intersection(&case.skeleton.virtual_overlap);
+        let read_from =
+            |read: usize| (0..case.events.values.len()).find(|w| chosen.reads_from.has(*w, read));
+        loop {
+            let from_read = axioms::from_read(&chosen.reads_from, order);
+            let mut at_one_place =
+                chosen.reads_from.union(order).union(&from_read).intersection(strong);
+            at_one_place.unite(&same_address);
+            at_one_place.close();
+            let mut forced = Vec::new();
+            for (a, b) in &case.rivals {
+                for (from, to) in [(*a, *b), (*b, *a)] {
+                    if at_one_place.has(from, to) {
+                        forced.push((from, to));
+                    }
+                }
+            }
+            for (read, write) in case.skeleton.update.pairs() {
+                let Some(source) = read_from(read) else { continue };
+                for (a, b) in &case.rivals {
+                    let other = if *a == write {
+                        *b
+                    } else if *b == write {
+                        *a
+                    } else {
+                        continue;
+                    };
+                    if order.has(source, other) && strong.has(read, other) {
+                        forced.push((write, other));
+                    }
+                }
+            }
+            for (a, b) in &case.rivals {
+                for (source, other) in [(*a, *b), (*b, *a)] {
+                    let hides =
+                        chosen.reads_from.successors(source).any(|r| chosen.cause.has(other, r));
+                    if hides {
+                        forced.push((other, source));
+                    }
+                }
+            }
+            let before = order.clone();
+            for (from, to) in forced {
+                // What contradicts is found by whoever checks the axioms.
+                if !order.has(to, from) && !order.has(from, to) {
+                    order.add_closed(from, to);
+                }
+            }
+            if *order == before {
+                return;
+            }
+        }
     }
 
     /// Whether memory can end as it is asked for: each object with a write that no other one follows.
@@ -394,7 +477,7 @@ impl<'t> Search<'t> {
     fn execution(&self, case: &Case<'_>, chosen: &Chosen, order: &Relation) -> Execution {
         Execution {
             graph: case.events.graph.clone(),
-            origins: case.events.origins.clone(),
+            origins: origins(self.test, case.traces),
             reads_from: chosen.reads_from.clone(),
             coherence: order.clone(),
             fence_order: chosen.fence_order.clone(),
@@ -406,32 +489,4 @@ impl<'t> Search<'t> {
             finals: Vec::new(),
         }
     }
-}
-
-/// Whether somebody writes what each read returns.
-fn has_values(test: &Test, traces: &[&Trace]) -> bool {
-    let object = |location: usize| test.locations[location].object;
-    let actions = || traces.iter().flat_map(|trace| trace.done.iter().map(|done| done.action));
-    actions().all(|action| match action {
-        Action::Read { memory, value, .. } => {
-            test.locations[object(memory.location) as usize].init == value
-                || actions().any(|other| match other {
-                    Action::Write { memory: written, value: put } => {
-                        put == value && object(written.location) == object(memory.location)
-                    }
-                    Action::Read { .. }
-                    | Action::Fence(..)
-                    | Action::ProxyFence(_)
-                    | Action::Barrier { .. }
-                    | Action::ClusterArrive(_)
-                    | Action::ClusterWait => false,
-                })
-        }
-        Action::Write { .. }
-        | Action::Fence(..)
-        | Action::ProxyFence(_)
-        | Action::Barrier { .. }
-        | Action::ClusterArrive(_)
-        | Action::ClusterWait => true,
-    })
 }

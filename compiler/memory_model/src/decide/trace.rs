@@ -1,10 +1,11 @@
 //! What one thread may do: every path through its program, for every value that its reads might return.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::code::{Code, Diagnostic};
 use crate::event::{FenceOrder, ProxyFence, Scope};
 use crate::litmus::{Barrier, BarrierMode, Instruction, Memory, Operation, Test, Value, Word};
+use crate::relation::Relation;
 
 /// The most events of one thread in one execution: dependencies are sets of bits.
 const MAX_EVENTS: usize = 64;
@@ -43,6 +44,8 @@ pub(super) struct Done {
     pub(super) line: usize,
     /// The earlier events of the trace on which it depends, as bits.
     pub(super) depends: u64,
+    /// Those of them that its value is computed with.
+    pub(super) data: u64,
 }
 
 /// A path with its values.
@@ -53,8 +56,9 @@ pub(super) struct Trace {
     pub(super) registers: Vec<Word>,
 }
 
-/// The values that each object might hold.
-pub(super) type Domain = Vec<BTreeSet<Word>>;
+/// The values that each object might hold, each with the least number of writes that make it: an initial value
+/// has none, a write one more than the most of what it computes with.
+pub(super) type Domain = Vec<BTreeMap<Word, usize>>;
 
 /// Bounds of the enumeration.
 #[derive(Debug, Clone, Copy)]
@@ -81,44 +85,86 @@ struct State {
 
 /// The traces of every thread, and the values that memory might hold.
 ///
-/// The values are a fixed point: reads return initial values and what the traces of the round before write.
-/// A value needs no more rounds than an execution has writes, as no value comes out of nothing.
+/// The values are a fixed point: reads return initial values and what traces write. No value comes out of
+/// nothing, so none is made by more writes than an execution has of what flows into it.
 pub(super) fn traces(test: &Test, bounds: Bounds) -> Result<(Vec<Vec<Trace>>, Domain), Diagnostic> {
-    let mut domain: Domain = vec![BTreeSet::new(); test.locations.len()];
+    let mut domain: Domain = vec![BTreeMap::new(); test.locations.len()];
     for location in &test.locations {
-        domain[location.object as usize].insert(location.init);
+        domain[location.object as usize].insert(location.init, 0);
     }
-    let mut round = 0;
     loop {
         let mut all = Vec::with_capacity(test.threads.len());
         for thread in 0..test.threads.len() {
             all.push(of_thread(test, thread, &domain, bounds)?);
         }
-        let mut grown = domain.clone();
-        let mut writes = 0;
-        for traces in &all {
-            let mut most = 0;
-            for trace in traces {
-                let mut count = 0;
-                for done in &trace.done {
-                    if let Action::Write { memory, value } = done.action {
-                        count += 1;
-                        grown[test.locations[memory.location].object as usize].insert(value);
-                    }
-                }
-                most = most.max(count);
-            }
-            writes += most;
-        }
-        if grown == domain || round > writes {
+        let grown = grow(test, &all, &domain);
+        if grown == domain {
             return Ok((all, domain));
         }
         if grown.iter().any(|values| values.len() > bounds.values) {
             return Err(too_many(test, 0));
         }
         domain = grown;
-        round += 1;
     }
+}
+
+/// The values of a round with those that its traces write.
+fn grow(test: &Test, all: &[Vec<Trace>], domain: &Domain) -> Domain {
+    let object = |memory: &Memory| test.locations[memory.location].object as usize;
+    let size = domain.len();
+    // What flows into what, and how many writes an execution has at most.
+    let mut flows = Relation::empty(size);
+    let mut writes = vec![0; size];
+    for traces in all {
+        let mut most = vec![0; size];
+        for trace in traces {
+            let mut count = vec![0; size];
+            for done in &trace.done {
+                if let Action::Write { memory, .. } = &done.action {
+                    count[object(memory)] += 1;
+                    for read in inputs(trace, done) {
+                        flows.add(object(read.0), object(memory));
+                    }
+                }
+            }
+            for (most, count) in most.iter_mut().zip(count) {
+                *most = count.max(*most);
+            }
+        }
+        for (writes, most) in writes.iter_mut().zip(most) {
+            *writes += most;
+        }
+    }
+    let flows = flows.closure().reflexive();
+    let limit = |to: usize| -> usize {
+        (0..size).filter(|from| flows.has(*from, to)).map(|from| writes[from]).sum()
+    };
+    let limits: Vec<usize> = (0..size).map(limit).collect();
+    let mut grown = domain.clone();
+    for trace in all.iter().flatten() {
+        for done in &trace.done {
+            if let Action::Write { memory, value } = &done.action {
+                let depth = inputs(trace, done)
+                    .filter_map(|(read, value)| domain[object(read)].get(&value))
+                    .max()
+                    .map_or(1, |most| most + 1);
+                let to = object(memory);
+                if depth <= limits[to] {
+                    let known = grown[to].entry(*value).or_insert(depth);
+                    *known = depth.min(*known);
+                }
+            }
+        }
+    }
+    grown
+}
+
+/// The reads that a write computes with.
+fn inputs<'t>(trace: &'t Trace, done: &'t Done) -> impl Iterator<Item = (&'t Memory, Word)> {
+    trace.done.iter().enumerate().filter_map(|(index, read)| match &read.action {
+        Action::Read { memory, value, .. } if done.data >> index & 1 == 1 => Some((memory, *value)),
+        _ => None,
+    })
 }
 
 fn too_many(test: &Test, thread: usize) -> Diagnostic {
@@ -155,7 +201,7 @@ fn of_thread(
             Stop::Unfinished => {}
             Stop::Read(memory) => {
                 let object = test.locations[memory.location].object as usize;
-                for value in domain[object].iter().rev() {
+                for value in domain[object].keys().rev() {
                     let mut next = state.clone();
                     step_read(test, thread, &mut next, memory, *value);
                     open.push(next);
@@ -188,8 +234,9 @@ impl State {
         }
     }
 
-    fn push(&mut self, action: Action, depends: u64) {
-        self.done.push(Done { action, line: self.line, depends: depends | self.control });
+    fn push(&mut self, action: Action, data: u64) {
+        let depends = data | self.control;
+        self.done.push(Done { action, line: self.line, depends, data });
     }
 }
 
@@ -279,7 +326,11 @@ fn step_read(test: &Test, thread: usize, state: &mut State, memory: Memory, valu
             let swaps = expected == value;
             read(state, true, swaps);
             if swaps {
-                state.push(Action::Write { memory, value: new }, depends | on | here);
+                // Whether there is a write depends on what was read; its value does not.
+                let control = state.control;
+                state.control |= on | here;
+                state.push(Action::Write { memory, value: new }, depends);
+                state.control = control;
             }
             state.registers[into] = (value, here);
         }
