@@ -8,6 +8,7 @@
 
 mod cluster;
 mod smem;
+mod walk;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::target::Target;
 
 pub use cluster::ClusterAxis;
 pub use smem::{Smem, SmemSwizzle, Storage};
+pub(crate) use walk::defined_in;
 
 ids! {
     /// A parameter of a kernel.

@@ -106,8 +106,7 @@ pub fn copy(kernel: KernelRef<'_>) -> Artefact {
 
 /// A refusal of a bundle as an answer.
 pub fn refusal(format: Format, error: &BundleError) -> Refusal {
-    let message = format!("{}: {}", error.bundle, error.message);
-    Box::new(session::world(format, error.code.name(), &message))
+    Box::new(session::world(format, error.code.name(), &error.to_string()))
 }
 
 /// Audits every kernel of a bundle again, whatever it says of the audit that it was written with.

@@ -5,10 +5,10 @@
 //! or a killed process leaves either the old state or the new one of each file.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use kernel_abi::stored::StoredLayout;
+use kernel_abi::whole::{WholeFile, WholeFiles};
 use kernel_dsl::source::SourceMap;
 use kernel_ir::kernel::{ContractBound, Extent, Kernel, Param};
 use kernel_ir::pipeline::Built;
@@ -242,29 +242,24 @@ impl Staged {
         self.files.push((path, bytes.into()));
     }
 
-    /// Writes all files beside their places, then renames them in order.
+    /// Writes all files beside their places, then puts them there in order.
     ///
     /// # Errors
-    /// The folder or a file cannot be written; nothing was replaced unless a rename failed.
+    /// The folder or a file cannot be written, and nothing was replaced; or a file that is written cannot be put in its
+    /// place, and the message says how many are.
     pub fn commit(self, format: Format) -> Result<(), Refusal> {
-        let mut written = Vec::new();
+        let mut files = WholeFiles::default();
         for (path, bytes) in &self.files {
-            match stage(path, bytes) {
-                Ok(temporary) => written.push((temporary, path)),
-                Err(error) => {
-                    for (temporary, _) in written {
-                        // Nothing more can be done for a file that cannot be removed.
-                        let _ = std::fs::remove_file(temporary);
-                    }
-                    return Err(cannot_write(format, path, &error));
-                }
-            }
+            files.add(path, bytes).map_err(|error| cannot_write(format, path, &error))?;
         }
-        for (temporary, path) in written {
-            std::fs::rename(&temporary, path)
-                .map_err(|error| cannot_write(format, path, &error))?;
-        }
-        Ok(())
+        let all = self.files.len();
+        files.finish().map_err(|(path, done, error)| {
+            let message = format!(
+                "cannot write `{}`: {error}; {done} of {all} files are new, none is half written",
+                path.display()
+            );
+            Box::new(session::world(format, "E0805", &message))
+        })
     }
 }
 
@@ -273,35 +268,12 @@ impl Staged {
 /// # Errors
 /// The file cannot be written.
 pub fn write_file(format: Format, path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
-    let mut staged = Staged::default();
-    staged.add(path.to_owned(), bytes);
-    staged.commit(format)
-}
-
-fn stage(path: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
-    if let Some(folder) = path.parent()
-        && !folder.as_os_str().is_empty()
-    {
-        std::fs::create_dir_all(folder)?;
-    }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let result = std::fs::File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_data()
-    });
-    match result {
-        Ok(()) => Ok(temporary),
-        Err(error) => {
-            // The error that matters is the first one.
-            let _ = std::fs::remove_file(&temporary);
-            Err(error)
-        }
-    }
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let written = folder.and_then(|()| WholeFile::create(path)?.finish_with(bytes));
+    written.map_err(|error| cannot_write(format, path, &error))
 }
 
 fn cannot_write(format: Format, path: &Path, error: &std::io::Error) -> Refusal {
-    let message =
-        format!("cannot write `{}`: {error}; nothing was left half written", path.display());
+    let message = format!("cannot write `{}`: {error}; nothing was replaced", path.display());
     Box::new(session::world(format, "E0805", &message))
 }

@@ -28,7 +28,6 @@ pub mod step;
 pub mod synthetic;
 pub mod traffic;
 pub mod weights;
-pub mod whole;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use config::{Config, ConfigError};

@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use kernel_abi::whole::WholeFile;
 use sha2::{Digest, Sha256};
 
 use crate::files::{open_regular, read_at, write_at};
 use crate::load::Weight;
-use crate::whole::WholeFile;
 use format::{Index, Layout};
 
 pub use error::PackedError;

@@ -11,6 +11,7 @@ pub mod exec;
 pub mod numeric;
 pub mod plan;
 pub mod stored;
+pub mod whole;
 
 pub use access::Access;
 pub use dtype::DType;

@@ -25,7 +25,7 @@ fn a_wrong_command_line_a_missing_bundle_and_a_missing_folder_have_their_exit_co
     assert!(text.starts_with("error: unknown option `--walk`\nusage: kernel-bench"), "{text}");
     let (code, text) = bench(&["--bundle", "no.kbundle"]);
     assert_eq!(code, Some(4));
-    assert!(text.contains("B0101: no.kbundle"), "{text}");
+    assert!(text.starts_with("error[B0101]: no.kbundle"), "{text}");
     let (code, text) = bench(&["--bundle", &bundle("there.kbundle"), "--json", "no-folder/x.json"]);
     assert_eq!(code, Some(4));
     assert!(text.starts_with("error: no-folder/x.json: "), "{text}");

@@ -94,7 +94,7 @@ impl Arguments {
     pub(crate) fn open_bundle(&self) -> Result<Bundle, String> {
         let path = self.bundle.as_ref().ok_or("--bundle is missing")?;
         let policy = Policy { allow_unaudited: self.allow_unaudited };
-        Bundle::open(path, policy).map_err(|error| error.to_string())
+        Bundle::open(path, policy).map_err(|error| format!("{}: {error}", error.code.name()))
     }
 
     /// Reads the words behind the name of the program.

@@ -16,7 +16,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, TileAccess, ValueId};
+use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, TileAccess, ValueId, defined_in};
 use crate::ops::BinaryOp;
 use pair::{Access, Whose, meet};
 use varying::Varying;
@@ -184,7 +184,7 @@ impl Walk<'_> {
             self.under(facts, body);
             return;
         }
-        let own = varying::defined_in(body);
+        let own = defined_in(body);
         let before = self.recent.clone();
         let mut entry = before.clone();
         loop {

@@ -18,7 +18,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::distribution::Distribution;
-use crate::kernel::{Kernel, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId};
+use crate::kernel::{Kernel, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, defined_in};
 use crate::smem_plan::over_budget;
 use groups::Numbers;
 pub(crate) use groups::derive;
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
             .and_then(|f| f.plus(-1, &Form::constant(1)))
             .is_some_and(|length| self.known.proves(&length, &self.facts));
         let facts = self.known.bind_loop(var, start, end, step);
-        let own = state::defined_in(body);
+        let own = defined_in(body);
         let slots = self.kernel.smem.iter().map(|tile| tile.slots).max().unwrap_or(1);
         let most = (slots + 1).min(MAX_FIRST_ROUNDS);
         let before = self.state.clone();

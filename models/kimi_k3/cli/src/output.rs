@@ -1,11 +1,12 @@
 //! What the terminal sees.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use kernel_abi::whole::WholeFile;
 use kimi_k3::packed::PackedError;
-use kimi_k3::whole::WholeFile;
+
 use tracing::Level;
 
 use crate::error::CliError;
@@ -72,20 +73,8 @@ impl Whole {
     /// # Errors
     /// There is something that is no regular file, or the folder does not take one.
     pub(crate) fn create(path: &Path) -> Result<Whole, CliError> {
-        let failed = |fault: &dyn ToString| CliError::File {
-            path: path.to_owned(),
-            fault: fault.to_string(),
-        };
-        let target = match std::fs::metadata(path) {
-            Ok(there) if !there.is_file() => return Err(failed(&"not a regular file")),
-            Ok(_) => path.canonicalize().map_err(|error| failed(&error))?,
-            // Nothing, or a link to nothing.
-            Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
-                path.to_owned()
-            }
-            Err(error) => return Err(failed(&error)),
-        };
-        let file = WholeFile::create(&target).map_err(|error| failed(&error))?;
+        let file = WholeFile::create(path)
+            .map_err(|error| CliError::File { path: path.to_owned(), fault: error.to_string() })?;
         if let Some(part) = file.part() {
             interrupt::remove_when_killed(part);
         }
@@ -103,7 +92,6 @@ impl Whole {
     /// The disk does not take it.
     pub(crate) fn finish(self, bytes: &[u8]) -> Result<(), CliError> {
         let Whole { path, file } = self;
-        let written = file.file().write_all(bytes).and_then(|()| file.finish());
-        written.map_err(|error| CliError::File { path, fault: error.to_string() })
+        file.finish_with(bytes).map_err(|error| CliError::File { path, fault: error.to_string() })
     }
 }

@@ -53,7 +53,7 @@ impl BundleCode {
 
 /// Why a bundle is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}: {bundle}: {message}", code.name())]
+#[error("{bundle}: {message}")]
 pub struct BundleError {
     /// The kind.
     pub code: BundleCode,

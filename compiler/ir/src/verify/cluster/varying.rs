@@ -6,7 +6,7 @@ use kernel_abi::Access;
 
 use super::super::scalars::Symbol;
 use crate::expand::each_use;
-use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, ValueId, VarId};
+use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, ValueId, VarId, defined_in};
 
 /// The values in which CTAs of a cluster may differ.
 pub(super) struct Varying {
@@ -136,22 +136,4 @@ impl Varying {
         }
         grew
     }
-}
-
-/// The values that statements define.
-pub(super) fn defined_in(stmts: &[Stmt]) -> BTreeSet<ValueId> {
-    let mut found = BTreeSet::new();
-    for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Def { results, .. } => found.extend(results),
-            StmtKind::For { var, .. } => {
-                found.insert(*var);
-            }
-            _ => {}
-        }
-        for body in stmt.kind.bodies() {
-            found.extend(defined_in(body));
-        }
-    }
-    found
 }

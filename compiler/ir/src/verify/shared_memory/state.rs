@@ -233,26 +233,6 @@ impl State {
     }
 }
 
-/// The values that statements define.
-pub(super) fn defined_in(stmts: &[Stmt]) -> BTreeSet<ValueId> {
-    let mut found = BTreeSet::new();
-    collect(stmts, &mut found);
-    found
-}
-
-fn collect(stmts: &[Stmt], found: &mut BTreeSet<ValueId>) {
-    for stmt in stmts {
-        if let StmtKind::Def { results, .. } = &stmt.kind {
-            found.extend(results);
-        } else if let StmtKind::For { var, .. } = &stmt.kind {
-            found.insert(*var);
-        }
-        for body in stmt.kind.bodies() {
-            collect(body, found);
-        }
-    }
-}
-
 /// True where the statements change what is known of shared memory.
 pub(super) fn touches(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {

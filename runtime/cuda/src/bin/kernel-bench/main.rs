@@ -10,10 +10,11 @@ mod report;
 mod testing;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kernel_abi::bundle::{Bundle, Policy, end_on_bus_error};
+use kernel_abi::bundle::{Bundle, BundleError, Policy, end_on_bus_error};
+use kernel_abi::whole::WholeFile;
 use kernel_runtime::kernel::fits;
 use kernel_runtime::{Device, RuntimeError, probe, timing};
 use serde_json::{Value, json};
@@ -29,8 +30,10 @@ const COPY_BYTES: u64 = 1 << 30;
 enum Stop {
     /// The command line.
     Usage(String),
-    /// A file, or the bundle.
+    /// A file.
     World(String),
+    /// The bundle.
+    Bundle(BundleError),
     /// The driver, the device, or a kernel.
     Runtime(RuntimeError),
 }
@@ -52,6 +55,10 @@ fn main() -> ExitCode {
         }
         Err(Stop::World(reason)) => {
             complain(&format!("error: {reason}\n"));
+            4
+        }
+        Err(Stop::Bundle(error)) => {
+            complain(&format!("error[{}]: {error}\n", error.code.name()));
             4
         }
         Err(Stop::Runtime(error)) => {
@@ -78,12 +85,10 @@ fn complain(text: &str) {
 
 fn run(all: Arguments) -> Result<u8, Stop> {
     let policy = Policy { allow_unaudited: all.allow_unaudited };
-    let bundle =
-        Bundle::open(&all.bundle, policy).map_err(|error| Stop::World(error.to_string()))?;
-    if let Some(path) = &all.json {
-        // What cannot be written is known before the work.
-        write(path, b"")?;
-    }
+    let bundle = Bundle::open(&all.bundle, policy).map_err(Stop::Bundle)?;
+    // What cannot be written is known before the work.
+    let begin = |path: &PathBuf| WholeFile::create(path).map_err(|error| unwritten(path, &error));
+    let file = all.json.as_ref().map(begin).transpose()?;
     let device = Device::open(all.device)?;
     let info = device.info().clone();
     let targets = bundle.targets();
@@ -119,7 +124,7 @@ fn run(all: Arguments) -> Result<u8, Stop> {
         zeros.extend(outcome.zeros);
     }
     let is_right = zeros.iter().all(|one| one.bytes == 0);
-    if let Some(path) = &all.json {
+    if let Some((path, file)) = all.json.as_ref().zip(file) {
         let maker = bundle.maker();
         let report = json!({
             "date": report::now(),
@@ -143,11 +148,12 @@ fn run(all: Arguments) -> Result<u8, Stop> {
                 .map(|one| json!({ "buffer": one.name, "bytes": one.bytes, "sum": one.sum }))
                 .collect::<Vec<_>>(),
         });
-        write(path, format!("{report:#}\n").as_bytes())?;
+        let written = file.finish_with(format!("{report:#}\n").as_bytes());
+        written.map_err(|error| unwritten(path, &error))?;
     }
     Ok(u8::from(!is_right))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
-    std::fs::write(path, bytes).map_err(|error| Stop::World(format!("{}: {error}", path.display())))
+fn unwritten(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::World(format!("{}: {error}", path.display()))
 }

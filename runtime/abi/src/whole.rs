@@ -2,14 +2,18 @@
 //!
 //! On Linux the file has no name until it is finished, so that nothing is left of it. Where the file system does not
 //! have files without names it is called `NAME.….part` and locked meanwhile; the next writer of `NAME` removes those
-//! that nobody holds.
+//! that nobody holds. [`WholeFiles`] are several that appear one after the other, once all of them are on the disk.
+
+mod several;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
+
+pub use several::WholeFiles;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -21,28 +25,26 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Begins a file in the folder of the one that it will be.
+    /// Begins a file in the folder of the one that it will be; through a link, of the file that the link names.
     ///
     /// # Errors
-    /// The folder does not take one.
-    pub fn create(target: &Path) -> Result<WholeFile> {
-        if let Some(file) = nameless(folder_of(target)) {
-            return Ok(WholeFile { target: target.to_owned(), file, part: None });
+    /// The folder does not take one, or there is something that is no regular file.
+    pub fn create(path: &Path) -> Result<WholeFile> {
+        let target = resolved(path)?;
+        match nameless(folder_of(&target)) {
+            Some(file) => {
+                remove_left(&target);
+                Ok(WholeFile { target, file, part: None })
+            }
+            None => WholeFile::create_named(&target),
         }
-        WholeFile::create_named(target)
     }
 
     /// Begins a file with a name of its own.
     fn create_named(target: &Path) -> Result<WholeFile> {
         let folder = folder_of(target);
+        remove_left(target);
         let prefix = part_prefix(target);
-        for left in std::fs::read_dir(folder)?.flatten() {
-            let name = left.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(&*prefix.to_string_lossy()) && name.ends_with(PART) {
-                remove_unheld(&left.path());
-            }
-        }
         let mut builder = tempfile::Builder::new();
         builder.prefix(&prefix).suffix(PART);
         #[cfg(unix)]
@@ -62,6 +64,15 @@ impl WholeFile {
     /// What is left behind where the process is killed.
     pub fn part(&self) -> Option<&Path> {
         self.part.as_deref()
+    }
+
+    /// Writes the bytes and puts the file in its place.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub fn finish_with(self, bytes: &[u8]) -> Result<()> {
+        self.file().write_all(bytes)?;
+        self.finish()
     }
 
     /// Takes room for so many bytes at once, where the file system can: a full disk is found before it is full.
@@ -100,10 +111,39 @@ fn part_prefix(target: &Path) -> OsString {
     prefix
 }
 
+/// The file behind links; an error where something else than a file is there.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    match std::fs::metadata(path) {
+        Ok(there) if !there.is_file() => {
+            Err(Error::new(ErrorKind::InvalidInput, "not a regular file"))
+        }
+        Ok(_) => path.canonicalize(),
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
+            Ok(path.to_owned())
+        }
+        // A link to nothing, or a folder that cannot be looked into.
+        Err(error) => Err(error),
+    }
+}
+
 fn folder_of(target: &Path) -> &Path {
     match target.parent() {
         Some(folder) if folder != Path::new("") => folder,
         Some(_) | None => Path::new("."),
+    }
+}
+
+/// Removes what writers of the same file have left that were killed.
+fn remove_left(target: &Path) {
+    let prefix = part_prefix(target);
+    let prefix = prefix.to_string_lossy();
+    // A folder that cannot be read may take files all the same.
+    for left in std::fs::read_dir(folder_of(target)).into_iter().flatten().flatten() {
+        let name = left.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&*prefix) && name.ends_with(PART) {
+            remove_unheld(&left.path());
+        }
     }
 }
 
@@ -143,14 +183,14 @@ fn link(file: &File, target: &Path) -> Result<()> {
     };
     match link_to(target) {
         Err(rustix::io::Errno::EXIST) => {
-            // A name of its own for the moment in which it replaces the other: by now it is whole.
-            let mut name = part_prefix(target);
-            name.push(format!("{}{PART}", std::process::id()));
-            let beside = folder_of(target).join(name);
-            link_to(&beside)?;
-            std::fs::rename(&beside, target).inspect_err(|_| {
-                let _ = std::fs::remove_file(&beside);
-            })
+            // A name of its own for the moment in which it replaces the other: by now it is whole. The file is locked
+            // by then, so nobody takes it for one that was left.
+            let _ = file.try_lock();
+            let prefix = part_prefix(target);
+            let mut builder = tempfile::Builder::new();
+            builder.prefix(&prefix).suffix(PART);
+            let beside = builder.make_in(folder_of(target), |path| Ok(link_to(path)?))?;
+            beside.into_temp_path().persist(target).map_err(Error::from)
         }
         other => Ok(other?),
     }
@@ -178,8 +218,6 @@ fn reserve(_: &File, _: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -223,6 +261,27 @@ mod tests {
         let file = WholeFile::create_named(&target).unwrap();
         file.finish().unwrap();
         assert_eq!(names(folder.path()), ["a", "a.2.part", "b.1.part"]);
+    }
+
+    #[test]
+    fn what_was_left_under_the_own_process_number_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        std::fs::write(&target, "old").unwrap();
+        std::fs::write(folder.path().join(format!("a.{}.part", std::process::id())), "x").unwrap();
+        let file = WholeFile::create(&target).unwrap();
+        file.finish_with(b"new").unwrap();
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(WholeFile::create(folder.path()).is_err());
+        if cfg!(unix) {
+            assert!(WholeFile::create(Path::new("/dev/null")).is_err());
+        }
     }
 
     #[test]
