@@ -128,7 +128,7 @@ fn the_audit_reads_a_bundle_back() {
         ("newer", [&whole[..8], &[2], &whole[9..]].concat(), "B0103"),
     ] {
         let path = folder.file(name, bytes);
-        let refused = kernelc(["audit", &path]).expect_code(4);
+        let refused = kernelc(["audit", &path]).expect_code(1);
         assert!(refused.stderr.contains(&format!("error[{code}]")), "{}", refused.stderr);
     }
 }
@@ -155,6 +155,53 @@ fn the_audit_does_not_believe_what_a_bundle_says_of_itself() {
     let found = kernelc(["audit", &path]).expect_code(1);
     assert!(found.stdout.contains("E0901"), "{}", found.stdout);
     assert!(found.stdout.contains("b.sm_90a"), "{}", found.stdout);
+}
+
+/// Bundles whose index and code say two things, each with the right hash.
+#[test]
+fn the_audit_holds_what_a_bundle_says_to_its_code() {
+    use kernel_abi::bundle::{Artefact, encode};
+    let folder = scratch("head");
+    let source = folder.file("two.tile", TWO);
+    kernelc(["build", &source, "--out", &folder.path("out")]).expect_code(0);
+    let bundle = bundle(&folder, "out/two.kbundle");
+    let part = |name: &str, target: &str| {
+        let kernel = bundle.artefact(name, target).unwrap();
+        Artefact {
+            head: kernel.head().clone(),
+            cubin: kernel.cubin().to_vec(),
+            ptx: kernel.ptx().to_owned(),
+            report: kernel.report().to_owned(),
+            operations: kernel.operations().to_owned(),
+        }
+    };
+    let a = part("a", "sm_90a");
+    let refused = |liar: &[Artefact]| {
+        let path = folder.file("liar.kbundle", encode(bundle.maker(), liar).unwrap());
+        let answer = kernelc(["audit", &path]).expect_code(1);
+        assert!(answer.stderr.contains("error[B0106]"), "{}", answer.stderr);
+        answer.stderr
+    };
+    let changed = |change: &dyn Fn(&mut Artefact)| {
+        let mut liar = a.clone();
+        change(&mut liar);
+        refused(&[liar])
+    };
+    let other = part("a", "sm_100a");
+    assert!(refused(&[]).contains("there is no kernel in it"));
+    assert!(changed(&|a| a.cubin = other.cubin.clone()).contains("its machine code is for sm_100"));
+    assert!(changed(&|a| a.ptx = other.ptx.clone()).contains("its PTX is for sm_100a"));
+    assert!(changed(&|a| a.head.launch.registers = 1).contains("it has 1 registers"));
+    assert!(changed(&|a| a.head.launch.threads = 64).contains("it has 64 threads"));
+    assert!(changed(&|a| a.head.entry = "c".to_owned()).contains("has no kernel `c`"));
+    let fewer = changed(&|a| a.head.signature.params.truncate(2));
+    assert!(fewer.contains("its parameters have 8, 4 bytes"), "{fewer}");
+    let b = part("b", "sm_90a");
+    assert!(changed(&|a| a.cubin = b.cubin.clone()).contains("has no kernel `a`"));
+    for (name, bytes) in [("empty.kbundle", &b""[..]), ("other.kbundle", b"KBUNDEL0")] {
+        let answer = kernelc(["audit", &folder.file(name, bytes)]).expect_code(1);
+        assert!(answer.stderr.contains("error[B010"), "{}", answer.stderr);
+    }
 }
 
 /// The limit is below the size of the bundle and above that of every other file of the build.

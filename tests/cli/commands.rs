@@ -212,6 +212,10 @@ fn emit_goes_on_from_text() {
 
 #[test]
 fn explain_knows_codes_and_kernels() {
+    for (code, home) in [("B0105", "docs/architecture.md"), ("R0401", "runtime/cuda/README.md")] {
+        let answer = kernelc(["explain", code]).expect_code(2);
+        assert!(answer.stderr.contains(home), "{}", answer.stderr);
+    }
     let answer = kernelc(["explain", "E0107"]).expect_code(0);
     assert!(
         answer.stdout.contains("fails:") && answer.stdout.contains("write:"),

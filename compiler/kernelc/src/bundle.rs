@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use kernel_abi::Access;
 use kernel_abi::bundle::{
     Artefact, AuditVerdict, Bundle, BundleError, KernelHead, KernelRef, LaunchSpec, Maker,
 };
-use kernel_audit::{Processes, Report, Verdict, check_build};
+use kernel_audit::{Processes, Report, Verdict, check_build, machine_facts};
 use kernel_dsl::source::SourceMap;
 use kernel_emulator::signature;
 use kernel_ir::pipeline::Built;
@@ -14,11 +15,14 @@ use kernel_ir::print;
 use kernel_ir::sema::{Bindings, KernelTemplate};
 
 use crate::back_end::{Product, in_parallel};
-use crate::cli::Format;
+use crate::cli::{Answer, Format, exit};
 use crate::operations::{Operation, obligations};
 use crate::output;
 use crate::package::{Manifest, sha256};
 use crate::session::{self, Refusal};
+
+/// What the name of such a file ends with.
+pub const ENDING: &str = ".kbundle";
 
 /// What a file of this kind starts with.
 pub const MAGIC: &[u8] = b"KBUNDLE";
@@ -106,19 +110,74 @@ pub fn copy(kernel: KernelRef<'_>) -> Artefact {
 
 /// A refusal of a bundle as an answer.
 pub fn refusal(format: Format, error: &BundleError) -> Refusal {
-    Box::new(session::world(format, error.code.name(), &error.to_string()))
+    let answer = session::world(format, error.code.name(), &error.to_string());
+    let code = if error.code.is_of_the_world() { exit::WORLD } else { exit::FINDINGS };
+    Box::new(Answer { code, ..answer })
+}
+
+/// What the head of a kernel says that its code does not: the code would not run as it is launched.
+fn contradiction(kernel: KernelRef<'_>) -> Option<String> {
+    let head = kernel.head();
+    let Some(facts) = machine_facts(kernel.cubin(), kernel.entry()) else {
+        return Some(format!("its machine code has no kernel `{}`", kernel.entry()));
+    };
+    let number: String = head.target.chars().filter(char::is_ascii_digit).collect();
+    if number != facts.architecture.to_string() {
+        return Some(format!("its machine code is for sm_{}", facts.architecture));
+    }
+    let ptx_target = kernel.ptx().lines().find_map(|line| line.trim().strip_prefix(".target "));
+    let ptx_target =
+        ptx_target.map_or("none", |rest| rest.split(',').next().unwrap_or(rest).trim());
+    if ptx_target != head.target {
+        return Some(format!("its PTX is for {ptx_target}"));
+    }
+    let params: Vec<u32> = kernel
+        .signature()
+        .params
+        .iter()
+        .map(|param| match param.access {
+            Access::Scalar => param.dtype.bits().div_ceil(8),
+            Access::Static
+            | Access::Input
+            | Access::Output
+            | Access::Inout
+            | Access::Scratch
+            | Access::Peer => 8,
+        })
+        .collect();
+    if params != facts.param_bytes {
+        let list = |bytes: &[u32]| bytes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        return Some(format!(
+            "its parameters have {} bytes, those of its machine code {}",
+            list(&params),
+            list(&facts.param_bytes)
+        ));
+    }
+    let launch = &head.launch;
+    if let Some(threads) = facts.threads.filter(|&threads| threads != [launch.threads, 1, 1]) {
+        return Some(format!("it has {} threads, its machine code {threads:?}", launch.threads));
+    }
+    facts.registers.filter(|&registers| registers != launch.registers).map(|registers| {
+        format!("it has {} registers, its machine code {registers}", launch.registers)
+    })
 }
 
 /// Audits every kernel of a bundle again, whatever it says of the audit that it was written with.
 ///
 /// # Errors
-/// The operation list of a kernel cannot be read.
+/// It holds no kernel, what it says of one is not what its code says, or an operation list cannot be read.
 pub fn audit(bundle: &Bundle, tools: &Processes) -> Result<Report, String> {
     let mut jobs = Vec::new();
+    if bundle.kernels().next().is_none() {
+        return Err("there is no kernel in it".to_owned());
+    }
     for kernel in bundle.kernels() {
         let name = format!("{}.{}", kernel.head().name, kernel.head().target);
         let operations: Vec<Operation> = serde_json::from_str(kernel.operations())
             .map_err(|error| format!("the operations of `{name}`: {error}"))?;
+        if let Some(fault) = contradiction(kernel) {
+            return Err(format!("`{name}`: {fault}"));
+        }
         jobs.push((name, kernel, operations));
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,10 +1,12 @@
-//! What a cubin says of its kernels beside their code: parameters, and targets of indirect branches.
+//! What a cubin says of its kernels beside their code: parameters, threads, registers, and targets of indirect branches.
 
 use std::collections::BTreeMap;
 
 /// Facts of a cubin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CubinInfo {
+    /// Number of the architecture, 90 for sm_90 and sm_90a.
+    pub(crate) architecture: u32,
     pub(crate) kernels: BTreeMap<String, KernelInfo>,
     /// Names of the functions whose addresses constant bank 4 holds, for calls through it.
     pub(crate) bank_functions: Vec<String>,
@@ -17,6 +19,10 @@ pub(crate) struct KernelInfo {
     pub(crate) params: Vec<(u32, u32)>,
     /// Offset of the parameters in constant bank 0.
     pub(crate) params_at: Option<u32>,
+    /// Threads of a CTA along x, y, z, where the kernel demands a number.
+    pub(crate) threads: Option<[u32; 3]>,
+    /// Registers of a thread, where the file says so.
+    pub(crate) registers: Option<u32>,
     /// Targets of indirect branches, by the address of the branch.
     pub(crate) branches: BTreeMap<u64, Vec<u64>>,
 }
@@ -24,6 +30,8 @@ pub(crate) struct KernelInfo {
 const KPARAM_INFO: u8 = 0x17;
 const KPARAM_INFO_V2: u8 = 0x45;
 const PARAM_CBANK: u8 = 0x0a;
+const REQUIRED_THREADS: u8 = 0x10;
+const REGISTERS: u8 = 0x2f;
 const INDIRECT_BRANCH_TARGETS: u8 = 0x34;
 /// Format of an attribute with a length and that many bytes.
 const SIZED: u8 = 4;
@@ -42,19 +50,35 @@ struct File<'a> {
 /// Reads the facts; `None` where the bytes are no cubin.
 pub(crate) fn read(bytes: &[u8]) -> Option<CubinInfo> {
     let file = File::open(bytes)?;
-    let mut info = CubinInfo::default();
+    let mut info = CubinInfo { architecture: architecture(bytes)?, ..CubinInfo::default() };
+    let mut registers = Vec::new();
     for row in (0..file.rows).filter_map(|index| file.row(index)) {
         let Some(name) = file.name(row) else { continue };
         if let Some(kernel) = name.strip_prefix(".nv.info.") {
             if let Some(data) = file.content(row) {
                 info.kernels.insert(kernel.to_owned(), kernel_info(data));
             }
+        } else if name == ".nv.info" {
+            registers = file.registers(row).unwrap_or_default();
         } else if name == ".rela.nv.constant4" || name == ".rel.nv.constant4" {
             let entry = if name.starts_with(".rela") { 24 } else { 16 };
             info.bank_functions = file.functions(row, entry).unwrap_or_default();
         }
     }
+    for (name, count) in registers {
+        if let Some(kernel) = info.kernels.get_mut(&name) {
+            kernel.registers = Some(count);
+        }
+    }
     Some(info)
+}
+
+/// The architecture stands in the flags of the file: in their second byte since version 8 of the format, in the first
+/// one before.
+fn architecture(bytes: &[u8]) -> Option<u32> {
+    let flags = u32_at(bytes, 48)?;
+    let version = *bytes.get(8)?;
+    Some(if version >= 8 { flags >> 8 & 0xff } else { flags & 0xff })
 }
 
 impl<'a> File<'a> {
@@ -93,6 +117,22 @@ impl<'a> File<'a> {
         text_at(self.names, u32_at(row, 0)? as usize)
     }
 
+    /// Registers of each function, by its name.
+    fn registers(&self, row: &[u8]) -> Option<Vec<(String, u32)>> {
+        let symbols_row = self.row(u32_at(row, 40)? as usize)?;
+        let symbols = self.content(symbols_row)?;
+        let names = self.content(self.row(u32_at(symbols_row, 40)? as usize)?)?;
+        let mut list = Vec::new();
+        for (kind, value) in attributes(self.content(row)?) {
+            if kind == REGISTERS {
+                let index = u32_at(value, 0)? as usize;
+                let symbol = symbols.get(index.checked_mul(24)?..)?.get(..24)?;
+                list.push((text_at(names, u32_at(symbol, 0)? as usize)?, u32_at(value, 4)?));
+            }
+        }
+        Some(list)
+    }
+
     /// Names of the functions that the relocations of a section speak of.
     fn functions(&self, row: &[u8], entry: usize) -> Option<Vec<String>> {
         let symbols_row = self.row(u32_at(row, 40)? as usize)?;
@@ -118,18 +158,27 @@ fn text_at(names: &[u8], start: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&tail[..len]).into_owned())
 }
 
+/// Attributes that have a length, each with its value.
+fn attributes(data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let (&format, &kind) = (data.get(at)?, data.get(at + 1)?);
+            let size = usize::from(u16_at(data, at + 2)?);
+            at += 4;
+            if format == SIZED {
+                let value = data.get(at..at + size)?;
+                at += size;
+                return Some((kind, value));
+            }
+        }
+    })
+}
+
 fn kernel_info(data: &[u8]) -> KernelInfo {
     let mut info = KernelInfo::default();
     let mut params: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
-    let mut at = 0;
-    while let (Some(&format), Some(&kind)) = (data.get(at), data.get(at + 1)) {
-        let Some(size) = u16_at(data, at + 2) else { break };
-        at += 4;
-        if format != SIZED {
-            continue;
-        }
-        let Some(value) = data.get(at..at + usize::from(size)) else { break };
-        at += usize::from(size);
+    for (kind, value) in attributes(data) {
         match kind {
             KPARAM_INFO | KPARAM_INFO_V2 => {
                 let (Some(ordinal), Some(offset)) = (u16_at(value, 4), u16_at(value, 6)) else {
@@ -142,6 +191,12 @@ fn kernel_info(data: &[u8]) -> KernelInfo {
                 };
                 let Some(bytes) = bytes else { continue };
                 params.insert(ordinal, (u32::from(offset), bytes));
+            }
+            REQUIRED_THREADS => {
+                let along = [0, 4, 8].map(|at| u32_at(value, at));
+                if let [Some(x), Some(y), Some(z)] = along {
+                    info.threads = Some([x, y, z]);
+                }
             }
             PARAM_CBANK => info.params_at = u16_at(value, 4).map(u32::from),
             INDIRECT_BRANCH_TARGETS => branches(value, &mut info.branches),

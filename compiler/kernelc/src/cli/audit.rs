@@ -2,7 +2,7 @@
 //! code of any origin, or in a bundle, whose kernels are held to what the compiler proved of them.
 
 use clap::Args;
-use kernel_abi::bundle::{Bundle, Policy};
+use kernel_abi::bundle::{Bundle, BundleCode, BundleError, Policy};
 use kernel_audit::{Declarations, Processes, Report, audit_cubin, audit_ptx};
 use kernel_ir::target::Target;
 
@@ -45,7 +45,8 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
     let declarations = Declarations::parse(&args.statics, &args.mutable)
         .map_err(|error| wrong(error.to_string()))?;
     let bytes = read(cli.format, &args.file)?;
-    if bytes.starts_with(bundle::MAGIC) {
+    let is_named_bundle = args.file.ends_with(bundle::ENDING);
+    if bytes.starts_with(bundle::MAGIC) || is_named_bundle {
         if !args.statics.is_empty() || !args.mutable.is_empty() || args.ptx_only {
             return Err(wrong("a bundle says itself what is static; audit it as it is".to_owned()));
         }
@@ -56,8 +57,10 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
         };
         let bundle = Bundle::from_bytes(bytes, Policy { allow_unaudited: true })
             .map_err(|error| bundle::refusal(cli.format, &error.of(&args.file)))?;
-        let report = bundle::audit(&bundle, &tools)
-            .map_err(|message| session::cannot_read(cli.format, &args.file, &message))?;
+        let report = bundle::audit(&bundle, &tools).map_err(|message| {
+            let code = BundleCode::Index;
+            bundle::refusal(cli.format, &BundleError { code, bundle: args.file.clone(), message })
+        })?;
         return Ok(answer(cli.format, &args.file, &report));
     }
     let report = if bytes.starts_with(ELF) {

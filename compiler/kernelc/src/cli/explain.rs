@@ -42,12 +42,30 @@ fn explain_code(format: Format, code: Code) -> Answer {
     }
 }
 
+/// Where the codes of other crates are explained.
+fn other_home(what: &str) -> Option<&'static str> {
+    let number = what.get(1..).unwrap_or_default();
+    if number.len() != 4 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    match what.as_bytes()[0] {
+        b'B' => Some("codes of bundles are in docs/architecture.md"),
+        b'P' => Some("codes of plans are in docs/architecture.md"),
+        b'R' => Some("codes of the runtime are in runtime/cuda/README.md"),
+        b'K' => Some("codes of kimi-k3 are in models/kimi_k3/README.md"),
+        _ => None,
+    }
+}
+
 fn explain_kernel(cli: &Cli, args: &ExplainArgs) -> Result<Answer, Refusal> {
     let looks_like_code = args.what.len() == 5
         && args.what.starts_with('E')
         && args.what[1..].bytes().all(|b| b.is_ascii_digit());
     if looks_like_code {
         return Err(session::usage(cli.format, &format!("there is no code {}", args.what)));
+    }
+    if let Some(home) = other_home(&args.what) {
+        return Err(session::usage(cli.format, home));
     }
     let mut session = Session::new();
     let front = session.open(cli.format, &args.what)?;

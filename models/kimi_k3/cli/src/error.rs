@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kernel_abi::bundle::{BundleCode, BundleError};
+use kernel_abi::bundle::BundleError;
 use kernel_emulator::{PlanFailure, SourceError};
 use kernel_runtime::RuntimeError;
 use kernel_text::TextError;
@@ -129,7 +129,7 @@ impl CliError {
             CliError::Text(error) => of_world(matches!(error, TextError::Read { .. })),
             CliError::Eval(error) => of_world(matches!(error, EvalError::Read { .. })),
             CliError::Tokens(error) => of_world(matches!(error, TokensError::Read { .. })),
-            CliError::Bundle(error) => of_world(error.code == BundleCode::File),
+            CliError::Bundle(error) => of_world(error.code.is_of_the_world()),
             CliError::Runtime(error)
             | CliError::Step(StepError::Executor(ExecutorError::Cuda(error))) => {
                 of_world(error.is_of_the_world())

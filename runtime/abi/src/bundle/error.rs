@@ -51,6 +51,21 @@ impl BundleCode {
     }
 }
 
+impl BundleCode {
+    /// True for what files and disks do, false for what stands in a bundle.
+    pub const fn is_of_the_world(self) -> bool {
+        match self {
+            BundleCode::File | BundleCode::Gone => true,
+            BundleCode::Kind
+            | BundleCode::Version
+            | BundleCode::Length
+            | BundleCode::Hash
+            | BundleCode::Index
+            | BundleCode::Audit => false,
+        }
+    }
+}
+
 /// Why a bundle is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{bundle}: {message}")]

@@ -218,6 +218,9 @@ fn check_head(head: &KernelHead) -> Result<(), String> {
     if ![&head.name, &head.kernel, &head.entry, &head.target].iter().all(|text| plain(text)) {
         return Err("a name is empty or has a zero or a line break in it".to_owned());
     }
+    if !is_target(&head.target) {
+        return Err(format!("`{}` is no target", head.target));
+    }
     if let Some(name) = head.named.iter().find(|name| !head.bindings.contains_key(*name)) {
         return Err(format!("`{name}` has no value"));
     }
@@ -228,6 +231,15 @@ fn check_head(head: &KernelHead) -> Result<(), String> {
     }
     check_launch(head)?;
     check_signature(&head.signature)
+}
+
+/// `sm_90`, `sm_90a`, `sm_100f`: whatever the number, so that a bundle of a later compiler can be read.
+fn is_target(text: &str) -> bool {
+    let number = text.strip_prefix("sm_").unwrap_or_default();
+    let digits = number.trim_end_matches(['a', 'f']);
+    number.len() - digits.len() <= 1
+        && (2..=4).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn check_launch(head: &KernelHead) -> Result<(), String> {

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         }
         Err(Stop::Bundle(error)) => {
             complain(&format!("error[{}]: {error}\n", error.code.name()));
-            4
+            if error.code.is_of_the_world() { 4 } else { 1 }
         }
         Err(Stop::Runtime(error)) => {
             complain(&format!("error[{}]: {error}\n", error.code().name()));
