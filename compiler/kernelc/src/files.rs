@@ -18,11 +18,7 @@ pub const STDIN: &str = "-";
 /// # Errors
 /// It cannot be opened, or is a device, a pipe or a folder.
 pub fn open(path: &Path) -> Result<(File, Metadata)> {
-    // Asked before opening: to open a pipe would wait for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(invalid("not a regular file".to_owned()));
-    }
-    let file = File::open(path)?;
+    let file = kernel_abi::files::open_regular(path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
 }

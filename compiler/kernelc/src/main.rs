@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         .init();
     panic::set_hook(Box::new(|_| {}));
     kernel_abi::bundle::end_on_bus_error(cli::exit::WORLD);
+    kernel_abi::bundle::fail_at_size_limit();
     let answer = panic::catch_unwind(panic::AssertUnwindSafe(|| cli::run(&cli)))
         .unwrap_or_else(|payload| cli::internal_error(payload.as_ref()));
     print(&answer)

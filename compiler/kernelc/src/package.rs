@@ -222,7 +222,7 @@ pub type Stamps = BTreeMap<String, String>;
 
 /// SHA-256 in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+    kernel_abi::hex::text(&Sha256::digest(bytes))
 }
 
 /// Reads a JSON file of the output folder; anything unreadable counts as absent.

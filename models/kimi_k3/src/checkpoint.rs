@@ -282,7 +282,7 @@ impl Checkpoint {
         dtype: DType,
         shape: &[usize],
     ) -> Result<Tensor, CheckpointError> {
-        finite(name, self.expect(name, dtype, shape)?)
+        self.finite(name, self.expect(name, dtype, shape)?)
     }
 
     /// The first `len` elements, all finite, of a tensor of f32 with one axis that may be longer.
@@ -300,7 +300,7 @@ impl Checkpoint {
             });
         }
         let tensor = self.read(place, DType::F32, bytes)?;
-        finite(name, Tensor { shape: vec![len], ..tensor })
+        self.finite(name, Tensor { shape: vec![len], ..tensor })
     }
 
     /// Block scales: bytes of ue8m0, none of which is the code 255.
@@ -312,6 +312,7 @@ impl Checkpoint {
         match tensor.bytes.iter().position(|&code| code == SCALE_NAN) {
             None => Ok(Tensor { dtype: DType::Ue8m0, ..tensor }),
             Some(at) => Err(CheckpointError::Scale {
+                path: self.path_of(name),
                 tensor: name.to_owned(),
                 row: at / shape[1],
                 column: at % shape[1],
@@ -341,7 +342,7 @@ impl Checkpoint {
         manifest::visit(config, &mut |entry| self.entry(&entry).map(|_| ()))
     }
 
-    /// Compares size, inode and time of change of every file with those at opening.
+    /// Compares size, inode and times of every file with those at opening.
     ///
     /// # Errors
     /// A file was written, replaced or removed since.
@@ -382,6 +383,24 @@ impl Checkpoint {
         Ok(Tensor { dtype, shape: place.shape.clone(), bytes })
     }
 
+    /// Refuses NaN and infinity.
+    fn finite(&self, name: &str, tensor: Tensor) -> Result<Tensor, CheckpointError> {
+        match first_fault(&tensor) {
+            None => Ok(tensor),
+            Some(element) => Err(CheckpointError::NotFinite {
+                path: self.path_of(name),
+                tensor: name.to_owned(),
+                element,
+            }),
+        }
+    }
+
+    /// The file of a tensor.
+    fn path_of(&self, name: &str) -> PathBuf {
+        let place = self.tensors.get(name);
+        place.map(|place| self.files[place.file].path().to_owned()).unwrap_or_default()
+    }
+
     fn missing(&self, name: &str) -> CheckpointError {
         let place = match self.files.as_slice() {
             [file] => file.path().to_owned(),
@@ -392,9 +411,9 @@ impl Checkpoint {
     }
 }
 
-/// Refuses NaN and infinity.
-fn finite(name: &str, tensor: Tensor) -> Result<Tensor, CheckpointError> {
-    let found = match tensor.dtype {
+/// The first element that is NaN or infinite.
+fn first_fault(tensor: &Tensor) -> Option<usize> {
+    match tensor.dtype {
         DType::Bf16 => first_not_finite(tensor.bytes.as_chunks::<2>().0, |bytes| {
             u16::from_le_bytes(bytes) & BF16_INFINITY == BF16_INFINITY
         }),
@@ -413,10 +432,6 @@ fn finite(name: &str, tensor: Tensor) -> Result<Tensor, CheckpointError> {
         | DType::I64
         | DType::U64
         | DType::Bool => tensor.to_f64().iter().position(|value| !value.is_finite()),
-    };
-    match found {
-        None => Ok(tensor),
-        Some(element) => Err(CheckpointError::NotFinite { tensor: name.to_owned(), element }),
     }
 }
 

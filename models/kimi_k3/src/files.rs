@@ -6,6 +6,8 @@ use std::io::{Error, ErrorKind, Read, Result};
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
+use kernel_abi::files::open_regular;
+
 /// Bytes that a configuration may have.
 pub(crate) const MAX_CONFIG: u64 = 4 << 20;
 
@@ -14,15 +16,6 @@ pub(crate) const MAX_LIST: u64 = 256 << 20;
 
 /// Bytes that a list of token ids may have: some 5 MB hold the longest context of K3.
 pub(crate) const MAX_IDS: u64 = 64 << 20;
-
-/// Opens a regular file to read it.
-pub(crate) fn open_regular(path: &Path) -> Result<File> {
-    // Asked before opening: to open a pipe would wait for its writer.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
-    }
-    File::open(path)
-}
 
 /// The bytes of a regular file, at most `most`.
 pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {

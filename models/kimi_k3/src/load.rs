@@ -115,6 +115,17 @@ impl<'w> Weight<'w> {
         weights.iter().flat_map(|weight| of_buffer(weight).collect::<Vec<_>>()).collect()
     }
 
+    /// Every weight of a rank that is packed.
+    fn packed(
+        plan: &CheckedPlan,
+        weights: &'w [(BufferId, Vec<Recipe>)],
+        rank: u32,
+    ) -> Vec<Weight<'w>> {
+        let mut weights = Weight::all(plan, weights);
+        weights.retain(|weight| weight.rank == rank && weight.layout.is_some());
+        weights
+    }
+
     /// Bytes of the host that it takes while it is made: what is packed is there in both orders.
     fn cost(&self, packed: &[Packed]) -> u64 {
         let is_kept = packed.iter().any(|packed| packed.rank() == self.rank && packed.is_kept());
@@ -198,33 +209,85 @@ pub fn pack_weights<S: TensorSource + Sync>(
 where
     S::Error: Send,
 {
-    let mut weights = Weight::all(plan, weights);
-    weights.retain(|weight| weight.rank == rank && weight.layout.is_some());
-    let mut faults = Vec::new();
-    let mut next = Packed::open(place, rank, &weights);
-    while let Some(packed) = next.take() {
-        let packed = [packed];
-        hand_over(&weights, source, &packed, watch, |_, _| Ok(()))?;
-        source.check_unchanged().map_err(LoadError::Tensor)?;
-        let [packed] = packed;
-        let (path, bytes) = (packed.path().to_owned(), packed.bytes());
-        faults.extend(packed.take_faults());
-        match packed.finish().map_err(LoadError::Executor)? {
-            kept @ (Kept::Before | Kept::Now) => {
-                return Ok(PackedRank { file: Some((path, bytes)), kept, faults });
-            }
-            Kept::Damaged => next = Packed::renew(place, rank, &weights, &path),
-            Kept::Nowhere => {
-                let fault = faults.pop().filter(|fault| !fault.is_damage());
-                let fault = fault.unwrap_or_else(|| PackedError::nowhere(&path));
-                return Err(LoadError::Executor(fault));
-            }
+    let weights = Weight::packed(plan, weights, rank);
+    let Some(packed) = Packed::open(place, rank, &weights) else {
+        return Ok(PackedRank { file: None, kept: Kept::Nowhere, faults: Vec::new() });
+    };
+    let done = fill(packed, &weights, source, watch)?;
+    match done.kept {
+        Kept::Damaged => {
+            let mut faults = done.faults;
+            let done = renew(&weights, source, (place, rank), watch)?;
+            faults.extend(done.faults);
+            Ok(PackedRank { faults, ..done })
         }
+        Kept::Before | Kept::Now | Kept::Nowhere => Ok(done),
     }
-    Ok(PackedRank { file: None, kept: Kept::Nowhere, faults })
 }
 
-/// What [`pack_weights`] did.
+/// Packs the weights of a rank into a new file, whatever is there: for one that was found damaged.
+///
+/// # Errors
+/// As [`pack_weights`].
+pub fn repack_weights<S: TensorSource + Sync>(
+    plan: &CheckedPlan,
+    weights: &[(BufferId, Vec<Recipe>)],
+    source: &S,
+    at: (&Place, u32),
+    watch: &dyn Watch,
+) -> Result<PackedRank, LoadError<S::Error, PackedError>>
+where
+    S::Error: Send,
+{
+    renew(&Weight::packed(plan, weights, at.1), source, at, watch)
+}
+
+fn renew<S: TensorSource + Sync>(
+    weights: &[Weight<'_>],
+    source: &S,
+    (place, rank): (&Place, u32),
+    watch: &dyn Watch,
+) -> Result<PackedRank, LoadError<S::Error, PackedError>>
+where
+    S::Error: Send,
+{
+    match Packed::renew(place, rank, weights) {
+        Some(packed) => fill(packed, weights, source, watch),
+        None => Ok(PackedRank { file: None, kept: Kept::Nowhere, faults: Vec::new() }),
+    }
+}
+
+/// Reads a file through, or fills a new one. There is one afterwards, which may be damaged.
+fn fill<S: TensorSource + Sync>(
+    packed: Packed,
+    weights: &[Weight<'_>],
+    source: &S,
+    watch: &dyn Watch,
+) -> Result<PackedRank, LoadError<S::Error, PackedError>>
+where
+    S::Error: Send,
+{
+    let packed = [packed];
+    // Without a file there is nothing to do it for.
+    if packed[0].has_file() {
+        hand_over(weights, source, &packed, watch, |_, _| Ok(()))?;
+        source.check_unchanged().map_err(LoadError::Tensor)?;
+    }
+    let [packed] = packed;
+    let file = (packed.path().to_owned(), packed.bytes());
+    let mut faults = packed.take_faults();
+    match packed.finish().map_err(LoadError::Executor)? {
+        kept @ (Kept::Before | Kept::Now | Kept::Damaged) => {
+            Ok(PackedRank { file: Some(file), kept, faults })
+        }
+        Kept::Nowhere => {
+            let fault = faults.pop().filter(|fault| !fault.is_damage());
+            Err(LoadError::Executor(fault.unwrap_or_else(|| PackedError::nowhere(&file.0))))
+        }
+    }
+}
+
+/// What [`pack_weights`] and [`repack_weights`] did.
 #[derive(Debug)]
 pub struct PackedRank {
     /// The file and the bytes of the weights in it; none where no weight of the model is packed.

@@ -8,6 +8,9 @@ use crate::code::Code;
 /// Where Linux tells how much memory there is.
 const MEMINFO: &str = "/proc/meminfo";
 
+/// Where Linux tells how much of it this process holds.
+const STATUS: &str = "/proc/self/status";
+
 /// A gigabyte of messages.
 const GB: f64 = 1e9;
 
@@ -85,9 +88,19 @@ fn now() -> Option<u64> {
     std::fs::read_to_string(MEMINFO).ok().as_deref().and_then(available)
 }
 
+/// The most bytes that this process held at a time, where the system says so.
+pub fn peak() -> Option<u64> {
+    std::fs::read_to_string(STATUS).ok().as_deref().and_then(|status| field(status, "VmHWM:"))
+}
+
 /// `MemAvailable` in bytes.
 fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    field(meminfo, "MemAvailable:")
+}
+
+/// A field of one of those files, in bytes.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
@@ -141,5 +154,7 @@ mod tests {
         for broken in ["", "MemAvailable: 42", "MemAvailable: x kB", "MemAvailable: -1 kB"] {
             assert_eq!(available(broken), None);
         }
+        assert_eq!(field("VmPeak: 9 kB\nVmHWM:\t  12 kB\n", "VmHWM:"), Some(12 * 1024));
+        assert!(!cfg!(target_os = "linux") || peak().is_some_and(|bytes| bytes > 1 << 16));
     }
 }

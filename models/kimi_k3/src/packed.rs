@@ -13,7 +13,7 @@
 //! | then | the weights, each at a multiple of 4096 bytes |
 //!
 //! The name of the file says the rank, the number of ranks, and a hash of everything that its bytes follow from: the
-//! names, sizes, inodes and times of the checkpoint's files, how each weight is cut from them, its layout, and the
+//! names, sizes, inodes and times of the checkpoint's files (of their content, and of their inodes), how each weight is cut from them, its layout, and the
 //! version of the format. What is not what it must be is made anew; nothing of a file is used before its hash was
 //! compared. A file may be removed at any time.
 
@@ -22,14 +22,16 @@ mod format;
 mod identity;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use kernel_abi::files::open_regular;
+use kernel_abi::hex;
 use kernel_abi::whole::WholeFile;
 use sha2::{Digest, Sha256};
 
-use crate::files::{open_regular, read_at, write_at};
+use crate::files::{read_at, write_at};
 use crate::load::Weight;
 use format::{Index, Layout};
 
@@ -45,6 +47,8 @@ pub struct Place {
     pub folder: PathBuf,
     /// Ranks that share the model.
     pub ranks: u32,
+    /// The checkpoint's folder, in which nothing is written.
+    pub model: PathBuf,
     /// What the checkpoint is, by [`crate::Checkpoint::identity`].
     pub checkpoint: [u8; 32],
     /// Fewer packed bytes get no new file.
@@ -66,13 +70,37 @@ pub fn folder_beside(model: &Path) -> PathBuf {
 /// It lies inside of the model's.
 pub fn folder(model: &Path, asked: Option<&Path>) -> Result<PathBuf, PackedError> {
     let folder = asked.map_or_else(|| folder_beside(model), Path::to_owned);
-    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
-    match (whole(&folder), whole(model)) {
-        (Ok(inner), Ok(outer)) if inner.starts_with(&outer) => {
-            Err(PackedError::unkept(&folder, "the folder is inside of the checkpoint's"))
+    check_outside(&folder, model)?;
+    Ok(folder)
+}
+
+/// Refuses a folder that lies inside of the model's, whatever links and `..` it is named by, and whether it is there
+/// or would be made.
+fn check_outside(folder: &Path, model: &Path) -> Result<(), PackedError> {
+    match (resolved(folder), resolved(model)) {
+        (Ok(inner), Ok(outer)) if !inner.starts_with(&outer) => Ok(()),
+        (Ok(_), Ok(_)) => {
+            Err(PackedError::unkept(folder, "the folder is inside of the checkpoint's"))
         }
-        _ => Ok(folder),
+        (Err(error), _) | (_, Err(error)) => Err(PackedError::unkept(folder, error.to_string())),
     }
+}
+
+/// Where a path leads once the folders that are not there yet are made.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    let mut at = PathBuf::new();
+    for component in std::path::absolute(path)?.components() {
+        match component {
+            // What is not there yet becomes a folder, and no link.
+            Component::ParentDir => drop(at.pop()),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                at.push(component);
+                at = at.canonicalize().unwrap_or(at);
+            }
+        }
+    }
+    Ok(at)
 }
 
 /// The packed weights of a rank: read from the file, or written to it while they are made.
@@ -126,47 +154,48 @@ pub enum Kept {
 impl Packed {
     /// Looks for the file of a rank, and begins one where there is none. `None` where no weight is packed.
     pub(crate) fn open(place: &Place, rank: u32, weights: &[Weight<'_>]) -> Option<Packed> {
+        let mut packed = Packed::without_file(place, rank, weights)?;
+        match Packed::find(&packed.path, &packed.layout) {
+            Ok(Some(reading)) => packed.source = Source::Kept(reading),
+            Ok(None) if packed.bytes() < place.least => {}
+            Ok(None) => packed.begin(place),
+            Err(fault) => {
+                packed.fault(fault);
+                packed.begin(place);
+            }
+        }
+        Some(packed)
+    }
+
+    /// Begins the file of a rank anew, whatever is there; it stays until the new one is whole.
+    pub(crate) fn renew(place: &Place, rank: u32, weights: &[Weight<'_>]) -> Option<Packed> {
+        let mut packed = Packed::without_file(place, rank, weights)?;
+        packed.begin(place);
+        Some(packed)
+    }
+
+    fn without_file(place: &Place, rank: u32, weights: &[Weight<'_>]) -> Option<Packed> {
         let packed = || weights.iter().filter(|w| w.rank == rank && w.layout.is_some());
         let layout = Layout::of(packed().map(|weight| (weight.name.as_str(), weight.bytes)))?;
         let identity = identity::of(place, rank, packed());
-        let short: String = identity[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let short = hex::text(&identity[..8]);
         let name = format!("rank{rank}-of-{}-{short}.kpacked", place.ranks);
-        let path = place.folder.join(name);
-        let layout = layout.with_identity(identity);
-        let mut faults = Vec::new();
-        let source = match Packed::find(&path, &layout) {
-            Ok(Some(reading)) => Source::Kept(reading),
-            found => {
-                let is_damaged = found.is_err();
-                faults.extend(found.err());
-                if is_damaged || layout.weight_bytes() >= place.least {
-                    match Packed::begin(&path, &layout) {
-                        Ok(writing) => Source::New(Mutex::new(Some(writing))),
-                        Err(error) => {
-                            faults.push(error);
-                            Source::None
-                        }
-                    }
-                } else {
-                    Source::None
-                }
-            }
-        };
-        let (is_damaged, faults) = (AtomicBool::new(false), Mutex::new(faults));
-        Some(Packed { path, rank, layout, source, is_damaged, faults })
+        Some(Packed {
+            path: place.folder.join(name),
+            rank,
+            layout: layout.with_identity(identity),
+            source: Source::None,
+            is_damaged: AtomicBool::new(false),
+            faults: Mutex::new(Vec::new()),
+        })
     }
 
-    /// Removes the file of a rank and begins it anew.
-    pub(crate) fn renew(
-        place: &Place,
-        rank: u32,
-        weights: &[Weight<'_>],
-        old: &Path,
-    ) -> Option<Packed> {
-        // What cannot be removed is found damaged once more, and replaced.
-        let _ = std::fs::remove_file(old);
-        let place = Place { least: 0, ..place.clone() };
-        Packed::open(&place, rank, weights)
+    /// Begins a new file; where that fails there is none, and a fault.
+    fn begin(&mut self, place: &Place) {
+        match Packed::create(&self.path, place, &self.layout) {
+            Ok(writing) => self.source = Source::New(Mutex::new(Some(writing))),
+            Err(fault) => self.fault(fault),
+        }
     }
 
     /// The file and its hashes, if it is there.
@@ -183,11 +212,11 @@ impl Packed {
         Ok(Some(Reading { file, hashes }))
     }
 
-    fn begin(path: &Path, layout: &Layout) -> Result<Writing, PackedError> {
+    fn create(path: &Path, place: &Place, layout: &Layout) -> Result<Writing, PackedError> {
         let unkept = |error: std::io::Error| PackedError::unkept(path, error.to_string());
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(unkept)?;
-        }
+        std::fs::create_dir_all(&place.folder).map_err(unkept)?;
+        // Now that it is there nothing of its path is a guess.
+        check_outside(&place.folder, &place.model)?;
         let file = WholeFile::create(path).map_err(unkept)?;
         file.reserve(layout.file_bytes()).map_err(unkept)?;
         Ok(Writing { file, hashes: vec![None; layout.len()] })
@@ -206,6 +235,11 @@ impl Packed {
     /// Bytes of the packed weights.
     pub fn bytes(&self) -> u64 {
         self.layout.weight_bytes()
+    }
+
+    /// Whether there is a file, to read or to write.
+    pub(crate) fn has_file(&self) -> bool {
+        !matches!(self.source, Source::None)
     }
 
     /// Whether there is a file to read.

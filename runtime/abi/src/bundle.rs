@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::{BundleCode, BundleError};
 pub use format::{VERSION, encode};
-pub use map::end_on_bus_error;
+pub use map::{end_on_bus_error, fail_at_size_limit};
 
 use crate::plan::{KernelKey, Signature};
 use map::MappedFile;

@@ -8,6 +8,8 @@ pub mod access;
 pub mod bundle;
 pub mod dtype;
 pub mod exec;
+pub mod files;
+pub mod hex;
 pub mod numeric;
 pub mod plan;
 pub mod stored;

@@ -142,5 +142,5 @@ pub(crate) fn target_of(bundle: &Bundle, info: &DeviceInfo) -> Result<String, St
 
 /// What a bundle knows a kernel by.
 pub(crate) fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    kernel_abi::hex::text(&Sha256::digest(text.as_bytes()))
 }

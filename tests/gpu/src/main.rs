@@ -40,6 +40,7 @@ enum Stop {
 
 fn main() -> ExitCode {
     kernel_abi::bundle::end_on_bus_error(4);
+    kernel_abi::bundle::fail_at_size_limit();
     let done = Arguments::parse(std::env::args().skip(1)).map_err(Stop::Usage).and_then(|all| {
         match all.task {
             Task::Sources => write_sources(&all),

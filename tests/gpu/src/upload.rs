@@ -77,7 +77,9 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let largest = experts.experts * 2 * experts.width * experts.latent / 2;
     let words = (0..largest / 8).flat_map(|at| random::word(1, 0, at).to_le_bytes());
     let source = Bytes(words.collect());
-    let place = Place { folder: folder.clone(), ranks: 1, checkpoint: [1; 32], least: 0 };
+    // There is no checkpoint.
+    let model = folder.join("model");
+    let place = Place { folder: folder.clone(), model, ranks: 1, checkpoint: [1; 32], least: 0 };
     let mut rows = Vec::new();
     for (way, keeps) in [
         ("packed in memory", false),
@@ -117,7 +119,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
         "layers": LAYERS,
         "rows": rows,
         "copied_alone_gigabytes_per_second": rate,
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": kimi_k3::memory::peak(),
         "row_major_bytes_in_memory": source.0.len(),
     });
     if let Some(path) = &all.report {
@@ -189,12 +191,4 @@ fn plan(key: &KernelKey, sizes: &Experts) -> (Plan, Weights) {
             .add();
     }
     (plan.finish(), weights)
-}
-
-/// `VmHWM` of Linux.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }

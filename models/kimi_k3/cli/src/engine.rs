@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 use kernel_abi::exec::Executor;
 use kernel_abi::plan::{BufferId, CheckedPlan};
 use kernel_emulator::{EmuExecutor, Options};
-use kimi_k3::load::{LoadError, load_weights, open_packed, pack_weights};
+use kimi_k3::load::{LoadError, load_weights, open_packed, repack_weights};
 use kimi_k3::packed::{self, Kept, Packed, Place, WORTH_KEEPING};
 use kimi_k3::plan::{DecodeOptions, DecodePlan};
 use kimi_k3::step::{Decoder, Snapshot};
 use kimi_k3::weights::Recipe;
-use kimi_k3::{Checkpoint, Config, manifest, memory};
+use kimi_k3::{Checkpoint, Config, memory};
 
 use crate::args::{Device, Model};
 use crate::cuda::CudaSource;
 use crate::error::CliError;
 use crate::executor::AnyExecutor;
 use crate::loading::LoadWatch;
-use crate::{interrupt, output};
+use crate::{loading, output};
 
 /// A configuration and its checkpoint, checked, and what can run it.
 pub(crate) struct Source {
@@ -67,15 +67,13 @@ impl Source {
         };
         let config = Config::open(&model.model)?;
         let checkpoint = Checkpoint::open(&model.model)?;
-        manifest::visit(&config, &mut |entry| {
-            interrupt::check()?;
-            Ok::<(), CliError>(checkpoint.entry(&entry).map(drop)?)
-        })?;
+        loading::check(&config, &checkpoint)?;
         let is_auto = model.device == Device::Auto;
         let (ranks, coverage, progress) = (model.ranks, model.cuda.coverage, model.progress);
         let place = match packed::folder(&model.model, model.packed.as_deref()) {
             Ok(folder) => Some(Place {
                 folder,
+                model: model.model.clone(),
                 ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
                 checkpoint: checkpoint.identity(),
                 // A folder that was asked for gets every file.
@@ -179,13 +177,14 @@ impl Source {
         rank: u32,
     ) -> Result<(), CliError> {
         let watch = LoadWatch::new(self.progress);
-        match pack_weights(plan, weights, &self.checkpoint, (place, rank), &watch) {
-            // The damage was told before.
-            Ok(_) => {}
+        let done = repack_weights(plan, weights, &self.checkpoint, (place, rank), &watch);
+        watch.finish();
+        match done {
+            Ok(packed) => packed.faults.iter().for_each(output::warning),
+            // The weights are where they are used: text can start.
             Err(LoadError::Executor(fault)) => output::warning(&fault),
             Err(error) => return Err(error.into()),
         }
-        watch.finish();
         Ok(())
     }
 }

@@ -22,6 +22,9 @@ use crate::executor::ExecutorError;
 /// What is refused.
 const REFUSED: u8 = 1;
 
+/// A wrong command line.
+pub(crate) const USAGE: u8 = 2;
+
 /// Files, disk, memory.
 pub(crate) const WORLD: u8 = 4;
 

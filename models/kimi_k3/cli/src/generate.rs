@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use kernel_text::Tokenizer;
+use kimi_k3::memory;
 use kimi_k3::request::check_tokens;
 use kimi_k3::sample::{Random, Sampling};
 use serde::Serialize;
@@ -103,7 +104,7 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
             prompt_seconds,
             decode_seconds,
             tokens_per_second,
-            peak_memory_bytes: peak_memory(),
+            peak_memory_bytes: memory::peak(),
         };
         let json = serde_json::to_string(&report).expect("numbers and texts have a JSON form");
         output::text(&format!("{json}\n"))?;
@@ -117,12 +118,4 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
         ));
     }
     if stop == "interrupted" { Err(CliError::Interrupted) } else { Ok(()) }
-}
-
-/// `VmHWM` of Linux.
-fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }

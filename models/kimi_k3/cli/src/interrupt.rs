@@ -20,7 +20,8 @@ pub(crate) fn listen() {
                 // It is removed already, or in its place.
                 let _ = std::fs::remove_file(path);
             }
-            std::process::exit(i32::from(INTERRUPTED));
+            // At an ordinary end the driver would wait for a kernel that may never end.
+            kernel_runtime::end_process(INTERRUPTED);
         }
     });
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kimi_k3::load::{Progress, Watch};
+use kimi_k3::{Checkpoint, Config, manifest};
 
+use crate::error::CliError;
 use crate::{interrupt, output};
 
 /// Time between two lines.
@@ -14,6 +16,17 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// A gigabyte of messages.
 const GB: f64 = 1e9;
+
+/// Checks every tensor that the model needs, its elements too.
+///
+/// # Errors
+/// One is missing, is another, or holds an element that is no number; or it was asked to stop.
+pub(crate) fn check(config: &Config, checkpoint: &Checkpoint) -> Result<(), CliError> {
+    manifest::visit(config, &mut |entry| {
+        interrupt::check()?;
+        Ok(checkpoint.entry(&entry).map(drop)?)
+    })
+}
 
 /// Shows how many bytes are loaded, and stops on Ctrl-C.
 pub(crate) struct LoadWatch {

@@ -19,17 +19,23 @@ mod logits;
 mod output;
 mod pack;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kernel_abi::bundle::end_on_bus_error;
+use kernel_abi::bundle::{end_on_bus_error, fail_at_size_limit};
 
 use crate::args::{Arguments, Command};
+use crate::error::CliError;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    fault::listen();
     end_on_bus_error(error::WORLD);
+    fail_at_size_limit();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) => return explain(&said),
+    };
+    fault::listen();
     output::log(arguments.verbose);
     let done = fault::caught(|| match &arguments.command {
         Command::Generate(options) => generate::run(options),
@@ -46,6 +52,22 @@ fn main() -> ExitCode {
                 // At an ordinary end the driver would wait for the kernel that does not end.
                 kernel_runtime::end_process(error.exit());
             }
+            ExitCode::from(error.exit())
+        }
+    }
+}
+
+/// What a wrong command line gets, and what `--help` and `--version` ask for, which come as errors that are none.
+fn explain(said: &clap::Error) -> ExitCode {
+    let printed = said.print().and_then(|()| std::io::stdout().flush());
+    if said.use_stderr() {
+        return ExitCode::from(error::USAGE);
+    }
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = CliError::Output(error);
+            output::error(&error);
             ExitCode::from(error.exit())
         }
     }

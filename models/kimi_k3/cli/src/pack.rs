@@ -11,7 +11,7 @@ use kimi_k3::{Checkpoint, Config};
 
 use crate::args::Pack;
 use crate::error::CliError;
-use crate::loading::LoadWatch;
+use crate::loading::{LoadWatch, check};
 use crate::{interrupt, output};
 
 pub(crate) fn run(options: &Pack) -> Result<(), CliError> {
@@ -35,7 +35,15 @@ pub(crate) fn run(options: &Pack) -> Result<(), CliError> {
     let signatures: BTreeMap<_, _> =
         keys.into_iter().zip(kernels.iter().map(|k| signature(k))).collect();
     let plan = plan.check(signatures).map_err(kernel_emulator::PlanFailure::Plan)?;
-    let place = Place { folder, ranks, checkpoint: checkpoint.identity(), least: 0 };
+    // Nothing is packed that would be refused where it is used.
+    check(&config, &checkpoint)?;
+    let place = Place {
+        folder,
+        model: options.model.clone(),
+        ranks,
+        checkpoint: checkpoint.identity(),
+        least: 0,
+    };
     for rank in asked {
         let watch = LoadWatch::new(options.progress);
         let done = pack_weights(&plan, &weights, &checkpoint, (&place, rank), &watch);

@@ -240,18 +240,126 @@ fn sets_of_tasks_that_do_not_fit_are_refused_with_the_task() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_refused() {
+fn weights_that_are_no_numbers_are_refused_before_they_are_used_or_packed() {
     let folder = copy();
     let path = folder.path().join("model.safetensors");
-    let mut bytes = std::fs::read(&path).unwrap();
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let text: serde_json::Value = serde_json::from_slice(&bytes[8..][..header]).unwrap();
-    let place = &text["language_model.model.norm.weight"]["data_offsets"][0];
-    let start = 8 + header + place.as_u64().unwrap() as usize;
-    bytes[start..][..2].copy_from_slice(&0x7fc0_u16.to_le_bytes());
-    std::fs::write(&path, bytes).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let text: serde_json::Value = serde_json::from_slice(&whole[8..][..header]).unwrap();
     let model = folder.path().to_str().unwrap();
-    refused(&["generate", "--model", model, "--prompt", "x"], 1, "K0211");
+    let packed = folder.path().with_extension("packed");
+    let pack = ["pack", "--model", model, "--packed", packed.to_str().unwrap()];
+    let scale = text.as_object().unwrap().keys().find(|name| name.ends_with("w1.weight_scale"));
+    let a_log = text.as_object().unwrap().keys().find(|name| name.ends_with("A_log"));
+    let norm = "language_model.model.norm.weight";
+    for (name, bytes, code) in [
+        (norm, &0x7fc0_u16.to_le_bytes()[..], "K0211"),
+        (a_log.unwrap(), &f32::NAN.to_le_bytes(), "K0211"),
+        (scale.unwrap(), &[255], "K0210"),
+    ] {
+        let place = text[name]["data_offsets"][0].as_u64().unwrap();
+        let mut changed = whole.clone();
+        changed[8 + header + place as usize..][..bytes.len()].copy_from_slice(bytes);
+        std::fs::write(&path, changed).unwrap();
+        let start = format!("error[{code}]: {}: tensor `{name}` ", path.display());
+        for words in [&["generate", "--model", model, "--prompt", "x"][..], &pack] {
+            refused(words, 1, code);
+            let said = String::from_utf8(run(words).stderr).unwrap();
+            assert!(said.starts_with(&start), "{said}");
+        }
+        assert!(!packed.exists());
+    }
+}
+
+/// The same with files of at most 100 blocks.
+fn run_with_short_files(words: &[&str]) -> Output {
+    let limited = "ulimit -f 100; exec \"$0\" \"$@\"";
+    Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_kimi-k3")])
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_an_error_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mini, packed) = (mini(), folder.path().join("packed"));
+    let (mini, place) = (mini.to_str().unwrap(), packed.to_str().unwrap());
+    let pack = ["pack", "--model", mini, "--packed", place];
+    let generate = ["generate", "--model", mini, "--packed", place, "--prompt", "x"];
+    let generate = [&generate[..], &["--max-new-tokens", "1"]].concat();
+    for is_damaged in [false, true] {
+        let output = run_with_short_files(&pack);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.starts_with("error[K0215]: "), "{said}");
+        let output = run_with_short_files(&generate);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.starts_with("warning[K0214]: "), is_damaged, "{said}");
+        assert!(said.contains("warning[K0215]: "), "{said}");
+        // The second round finds a file that it cannot replace.
+        assert_eq!(names(&packed).len(), usize::from(is_damaged));
+        if !is_damaged {
+            assert!(run(&pack).status.success());
+            damage(&packed);
+        }
+    }
+}
+
+/// Flips a bit of a weight of the only file in a folder.
+fn damage(packed: &Path) {
+    let path = packed.join(&names(packed)[0]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.iter_mut().rev().nth(9000).unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn damage_that_cannot_be_mended_ends() {
+    use std::os::unix::fs::PermissionsExt;
+    let model = copy();
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("packed");
+    let (model, place) = (model.path(), packed.to_str().unwrap());
+    let pack = ["pack", "--model", model.to_str().unwrap(), "--packed", place];
+    assert!(run(&pack).status.success());
+    damage(&packed);
+    let rights = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    for (path, mode) in [(model, 0o755), (folder.path(), 0o755), (&packed, 0o555)] {
+        rights(path, mode);
+    }
+    rights(&packed.join(&names(&packed)[0]), 0o444);
+    // Who may do everything works as somebody else, where the system has the means.
+    let takes_everything = std::fs::write(packed.join("x"), "").is_ok();
+    let as_other = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let run_as_other = |words: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.arg("60");
+        if takes_everything {
+            command.arg("setpriv").args(as_other);
+        }
+        command.arg(env!("CARGO_BIN_EXE_kimi-k3")).args(words).output().unwrap()
+    };
+    if takes_everything {
+        std::fs::remove_file(packed.join("x")).unwrap();
+        if !run_as_other(&["--version"]).status.success() {
+            return;
+        }
+    }
+    let output = run_as_other(&pack);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.starts_with("error[K0215]: "), "{said}");
+    let generate = ["generate", "--prompt", "x", "--max-new-tokens", "1"];
+    let output = run_as_other(&[&generate[..], &pack[1..]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.starts_with("warning[K0214]: ") && said.contains("warning[K0215]: "), "{said}");
+    rights(&packed, 0o755);
 }
 
 #[test]
@@ -283,6 +391,21 @@ fn an_output_that_is_full_is_an_error() {
     assert_eq!(output.status.code(), Some(4));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.starts_with("error[K0702]: "), "{stderr}");
+    // What `--help` prints is output, too; what a wrong command line prints is none.
+    for (words, exit) in [
+        (&["--help"][..], 4),
+        (&["--version"], 4),
+        (&["generate", "--help"], 4),
+        (&["help", "pack"], 4),
+        (&["fly"], 2),
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_kimi-k3")).args(words).stdout(full).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(exit), "{words:?}: {stderr}");
+        assert!(exit == 2 || stderr.starts_with("error[K0702]: "), "{words:?}: {stderr}");
+    }
 }
 
 /// The names in a folder, sorted.
@@ -344,6 +467,15 @@ fn packed_weights_are_made_ahead_used_and_mended() {
     assert!(output.stdout == text);
     refused(&["pack", "--model", mini, "--packed", nowhere], 4, "K0215");
     refused(&["pack", "--model", mini, "--packed", mini], 4, "K0215");
+    std::os::unix::fs::symlink(mini, folder.path().join("link")).unwrap();
+    let link = folder.path().join("link");
+    for inside in ["link/p1", "x/../link/p2", "link/../mini/p3"] {
+        let inside = folder.path().join(inside);
+        for model in [mini, link.to_str().unwrap()] {
+            refused(&["pack", "--model", model, "--packed", inside.to_str().unwrap()], 4, "K0215");
+        }
+    }
+    assert!(!folder.path().join("x").exists());
     refused(&["pack", "--model", mini, "--packed", &place, "--rank", "1"], 1, "K0401");
     // Every rank has a file of its own; nothing else is left.
     assert_eq!(pack(&["--ranks", "2"]).lines().count(), 2);

@@ -90,8 +90,13 @@ pub enum CheckpointError {
         expected: String,
     },
     /// A block scale is no number.
-    #[error("tensor `{tensor}` holds the scale 255, which is no number, at [{row}, {column}]")]
+    #[error(
+        "{}: tensor `{tensor}` holds the scale 255, which is no number, at [{row}, {column}]",
+        path.display()
+    )]
     Scale {
+        /// Its file.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// Row of the scale.
@@ -100,8 +105,10 @@ pub enum CheckpointError {
         column: usize,
     },
     /// A parameter is NaN or infinite.
-    #[error("tensor `{tensor}` is not finite at element {element}")]
+    #[error("{}: tensor `{tensor}` is not finite at element {element}", path.display())]
     NotFinite {
+        /// Its file.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// The element, in row-major order.

@@ -7,10 +7,11 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use kernel_abi::files::open_regular;
 use sha2::{Digest, Sha256};
 
 use super::CheckpointError;
-use crate::files::{open_regular, read_at};
+use crate::files::read_at;
 
 /// An open file.
 #[derive(Debug)]
@@ -27,18 +28,22 @@ struct Identity {
     device: u64,
     inode: u64,
     modified: Option<SystemTime>,
+    /// When the inode was changed, in seconds and nanoseconds: who writes to a file can set the time above back, and
+    /// not this one.
+    changed: [i64; 2],
 }
 
 impl Identity {
     fn of(metadata: &Metadata) -> Identity {
         #[cfg(unix)]
-        let [device, inode] = {
+        let ([device, inode], changed) = {
             use std::os::unix::fs::MetadataExt;
-            [metadata.dev(), metadata.ino()]
+            ([metadata.dev(), metadata.ino()], [metadata.ctime(), metadata.ctime_nsec()])
         };
         #[cfg(not(unix))]
-        let [device, inode] = [0, 0];
-        Identity { size: metadata.len(), device, inode, modified: metadata.modified().ok() }
+        let ([device, inode], changed) = ([0, 0], [0, 0]);
+        let modified = metadata.modified().ok();
+        Identity { size: metadata.len(), device, inode, modified, changed }
     }
 }
 
@@ -87,12 +92,20 @@ impl OpenFile {
             return Ok(());
         }
         let of_file = |of: Identity| (of.device, of.inode);
-        let same = of_file(now) == of_file(self.identity);
-        Err(changed(if same { "written" } else { "replaced" }))
+        let of_content = |of: Identity| (of.size, of.modified);
+        Err(changed(if of_file(now) != of_file(self.identity) {
+            "replaced"
+        } else if of_content(now) != of_content(self.identity) {
+            "written"
+        } else {
+            "written, or given other rights, links or times,"
+        }))
     }
 
-    /// Tells a hash what the file was when it was opened. The number of its file system may be another after the next
-    /// start of the machine.
+    /// Tells a hash what the file was when it was opened: the length of its name (u64), its name, its size and inode
+    /// (u64 each), the time of its content in nanoseconds since 1970 (i128), and the time of its inode in seconds and
+    /// nanoseconds (i64 each); numbers are little-endian. The number of its file system is left out: it may be another
+    /// after the next start of the machine.
     pub(super) fn identify(&self, hash: &mut Sha256) {
         let name = self.path.file_name().unwrap_or_default();
         hash.update((name.len() as u64).to_le_bytes());
@@ -105,5 +118,8 @@ impl OpenFile {
                 Err(before) => -(before.duration().as_nanos() as i128),
             });
         hash.update(modified.to_le_bytes());
+        for part in self.identity.changed {
+            hash.update(part.to_le_bytes());
+        }
     }
 }

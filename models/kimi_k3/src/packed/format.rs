@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
+use kernel_abi::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -107,11 +108,11 @@ impl Index {
             name: name.clone(),
             start: *start,
             length: *length,
-            sha256: hex(hash),
+            sha256: hex::text(hash),
         };
         let weights = layout.weights.iter().map(|(name, length)| (name, length));
         Index {
-            identity: hex(&layout.identity),
+            identity: hex::text(&layout.identity),
             weights: weights.zip(&layout.starts).zip(hashes).map(entry).collect(),
         }
     }
@@ -161,7 +162,7 @@ pub(super) fn read(file: &File, layout: &Layout) -> Result<Vec<[u8; 32]>, String
     }
     let index: Index = serde_json::from_slice(&index).map_err(|error| error.to_string())?;
     let hashes: Option<Vec<[u8; 32]>> =
-        index.weights.iter().map(|entry| from_hex(&entry.sha256)).collect();
+        index.weights.iter().map(|entry| hex::bytes(&entry.sha256)).collect();
     match hashes {
         Some(hashes) if index == Index::of(layout, &hashes) && size == layout.file_bytes => {
             Ok(hashes)
@@ -175,19 +176,4 @@ fn hash(header: &[u8], index: &[u8]) -> [u8; 32] {
     hash.update(&header[..HASHED]);
     hash.update(index);
     hash.finalize().into()
-}
-
-fn hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
 }

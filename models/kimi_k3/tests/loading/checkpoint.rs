@@ -359,6 +359,17 @@ fn a_change_under_way_is_noticed() {
     let checkpoint = reopened();
     std::fs::OpenOptions::new().append(true).open(&path).unwrap().set_len(1000).unwrap();
     assert!(fault(checkpoint).contains("written"));
+    // Written in place with the time of before.
+    let checkpoint = reopened();
+    let identity = checkpoint.identity();
+    let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::fs::write(&path, safetensors(entry, &[8])).unwrap();
+    let file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.set_modified(before).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), before);
+    assert!(fault(checkpoint).contains("written"));
+    assert_ne!(Checkpoint::open(folder.path()).unwrap().identity(), identity);
     let checkpoint = reopened();
     folder.write("other", &safetensors(entry, &[7]));
     std::fs::rename(folder.path().join("other"), &path).unwrap();

@@ -13,7 +13,7 @@ use kernel_abi::stored::{StoredDigit, StoredLayout};
 use kernel_abi::{Access, DType};
 use kimi_k3::code::Code;
 use kimi_k3::load::{
-    LoadError, Progress, Unwatched, Watch, load_weights, open_packed, pack_weights,
+    LoadError, Progress, Unwatched, Watch, load_weights, open_packed, pack_weights, repack_weights,
 };
 use kimi_k3::packed::{self, Kept, PackedError, Place};
 use kimi_k3::weights::{Piece, Recipe, TensorSource};
@@ -106,7 +106,8 @@ fn model() -> (CheckedPlan, Weights) {
 }
 
 fn place(folder: &Path) -> Place {
-    Place { folder: folder.join("packed"), ranks: 2, checkpoint: [7; 32], least: 0 }
+    let model = folder.join("model");
+    Place { folder: folder.join("packed"), model, ranks: 2, checkpoint: [7; 32], least: 0 }
 }
 
 /// What loading gave.
@@ -303,9 +304,83 @@ fn the_folder_lies_beside_the_checkpoint_and_never_inside() {
     std::fs::create_dir(&model).unwrap();
     let beside = packed::folder(&model, None).unwrap();
     assert_eq!(beside, folder.path().canonicalize().unwrap().join("model.packed"));
-    for inside in [model.clone(), model.join("x"), model.join("../model/y")] {
-        let refused = packed::folder(&model, Some(&inside)).unwrap_err();
-        assert_eq!(refused.code(), Code::K0215);
+    // Inside whatever it is named by, whether it is there or not.
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("model", &link).unwrap();
+    std::fs::create_dir(model.join("there")).unwrap();
+    std::os::unix::fs::symlink("model/there", folder.path().join("deep")).unwrap();
+    for inside in [
+        "model",
+        "model/x",
+        "model/../model/y",
+        "link",
+        "link/p1",
+        "link/there/x/y",
+        "x/../model/p4",
+        "x/y/../../link/z",
+        "deep",
+        "deep/../x",
+    ] {
+        for named in [&model, &link, &folder.path().join("x/../model")] {
+            let refused = packed::folder(named, Some(&folder.path().join(inside))).unwrap_err();
+            assert_eq!(refused.code(), Code::K0215, "{inside}");
+        }
     }
-    assert!(packed::folder(&model, Some(&folder.path().join("other"))).is_ok());
+    for outside in ["other", "model.x", "link.x/y", "model/../z", "deep/../../z", "x/../model.y"] {
+        let asked = folder.path().join(outside);
+        assert_eq!(packed::folder(&link, Some(&asked)), Ok(asked), "{outside}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_folder_that_turns_out_to_be_inside_gets_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).unwrap();
+    let place = place(folder.path());
+    std::os::unix::fs::symlink("model", &place.folder).unwrap();
+    let loaded = load(&place);
+    assert_eq!(loaded.kept, [Kept::Nowhere; 2]);
+    assert!(loaded.faults.iter().all(|fault| fault.to_string().contains("inside")));
+    assert_eq!(std::fs::read_dir(&model).unwrap().count(), 0);
+}
+
+/// Tensors during whose making the folder of packed weights becomes a file, which takes nothing.
+struct Gone<'f>(&'f Path);
+
+impl TensorSource for Gone<'_> {
+    type Error = PackedError;
+
+    fn matrix(
+        &self,
+        name: &str,
+        dtype: DType,
+        rows: u64,
+        columns: u64,
+    ) -> Result<Cow<'_, [u8]>, PackedError> {
+        if self.0.is_dir() {
+            std::fs::rename(self.0, self.0.with_file_name("old")).unwrap();
+            std::fs::write(self.0, "").unwrap();
+        }
+        let bytes = Tensors(AtomicUsize::new(0)).matrix(name, dtype, rows, columns)?.into_owned();
+        Ok(Cow::Owned(bytes))
+    }
+}
+
+#[test]
+fn damage_in_a_folder_that_takes_nothing_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = place(folder.path());
+    load(&place);
+    let path = files(folder.path())[0].clone();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4096] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let (plan, weights) = model();
+    let gone = Gone(&place.folder);
+    let error = pack_weights(&plan, &weights, &gone, (&place, 0), &Unwatched).unwrap_err();
+    assert!(matches!(error, LoadError::Executor(error) if error.code() == Code::K0215));
+    let error = repack_weights(&plan, &weights, &gone, (&place, 0), &Unwatched).unwrap_err();
+    assert!(matches!(error, LoadError::Executor(error) if error.code() == Code::K0215));
 }

@@ -4,11 +4,12 @@
 //! A read behind the end of a mapped file is a bus error. [`end_on_bus_error`] makes it end the process with a message
 //! that names the file; the handler knows the mapped ranges from a table of atomics.
 
-use std::fs::File;
-use std::io::{Error, ErrorKind};
+use std::io::Error;
 use std::path::Path;
 
 use memmap2::Mmap;
+
+use crate::files::open_regular;
 
 /// A mapped file.
 #[derive(Debug)]
@@ -21,11 +22,7 @@ pub(super) struct MappedFile {
 impl MappedFile {
     /// Maps a regular file.
     pub(super) fn open(path: &Path) -> Result<MappedFile, Error> {
-        // Asked before opening: to open a pipe would wait for its writer.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(Error::new(ErrorKind::InvalidData, "not a regular file"));
-        }
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         #[expect(unsafe_code, reason = "a file can be mapped no other way")]
         // SAFETY: `file` is open for reading and was a regular file; the map is private to `MappedFile`, is never
         // written, and is handed out only as `&[u8]` that borrows it. What stays with the user, as the module above
@@ -59,6 +56,13 @@ pub fn end_on_bus_error(exit: u8) {
     guard::listen(exit);
     #[cfg(not(unix))]
     let _ = exit;
+}
+
+/// Makes a write that would make a file longer than this process may make one an error of the write, in place of the
+/// signal SIGXFSZ that ends the process without a word.
+pub fn fail_at_size_limit() {
+    #[cfg(unix)]
+    guard::ignore_size_limit();
 }
 
 /// The mapped ranges, and the handler that looks at them.
@@ -155,6 +159,12 @@ mod guard {
         // SAFETY: the struct is whole, and the handler has the signature that SA_SIGINFO asks for. An error leaves the
         // handler of before: a bus error ends the process then, without a message.
         unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
+    }
+
+    /// Ignores SIGXFSZ.
+    pub(super) fn ignore_size_limit() {
+        // SAFETY: takes two numbers; nothing else of this process handles this signal. An error leaves what was.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     }
 
     /// The handler. It calls nothing but `write`, `_exit`, `signal` and `raise`, which may be called in one.

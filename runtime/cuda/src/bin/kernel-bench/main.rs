@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kernel_abi::bundle::{Bundle, BundleError, Policy, end_on_bus_error};
+use kernel_abi::bundle::{Bundle, BundleError, Policy, end_on_bus_error, fail_at_size_limit};
 use kernel_abi::whole::WholeFile;
 use kernel_runtime::kernel::fits;
 use kernel_runtime::{Device, RuntimeError, probe, timing};
@@ -46,6 +46,7 @@ impl From<RuntimeError> for Stop {
 
 fn main() -> ExitCode {
     end_on_bus_error(4);
+    fail_at_size_limit();
     let done = Arguments::parse(std::env::args().skip(1)).map_err(Stop::Usage).and_then(run);
     let code = match done {
         Ok(code) => code,
