@@ -1,6 +1,8 @@
 //! Which kernels run on a GPU: every operation file with all its cases, the whole kernels of `suite/run`, and
 //! the kernels of Kimi K3 at the shapes of one rank at tensor parallelism 16.
 
+use std::collections::BTreeMap;
+
 use kernel_ir::ops::UnaryOp;
 use kernel_ir::ops::hardware::Slack;
 use kernel_ir::sema::{ConstParam, ConstType};
@@ -84,8 +86,8 @@ impl Source {
 }
 
 /// All sources as one folder with a `build.toml`: paths below it and texts.
-pub fn folder(sources: &[Source]) -> std::collections::BTreeMap<String, String> {
-    let mut files = std::collections::BTreeMap::new();
+pub fn folder(sources: &[Source]) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
     let mut build = String::new();
     for source in sources {
         let texts = source.files.iter();
@@ -101,40 +103,63 @@ pub fn folder(sources: &[Source]) -> std::collections::BTreeMap<String, String> 
 /// # Errors
 /// A test file cannot be read.
 pub fn sources(folder: &std::path::Path) -> Result<Vec<Source>, String> {
+    let show =
+        |path: &str, error: std::io::Error| format!("{}: {error}", folder.join(path).display());
+    let mut paths = library(folder).map_err(|error| show(LIBRARY, error))?;
+    let tests = suite::file_tests(folder)?;
+    paths.extend(tests.into_iter().filter(|test| test.case.is_none()).map(|test| test.path));
+    let mut texts = BTreeMap::new();
+    for path in paths {
+        let text = std::fs::read_to_string(folder.join(&path)).map_err(|e| show(&path, e))?;
+        texts.insert(path, text);
+    }
+    sources_of(&texts)
+}
+
+/// Everything that runs on a GPU; `texts` are those of the folder of the file tests, by their paths below it. Those that
+/// are neither operations nor whole kernels nor imported are left out.
+///
+/// # Errors
+/// A directive of a test cannot be read.
+pub fn sources_of(texts: &BTreeMap<String, String>) -> Result<Vec<Source>, String> {
+    let lib: Vec<(String, String)> = texts
+        .iter()
+        .filter(|(path, _)| path.starts_with("lib/"))
+        .map(|(path, text)| (path.clone(), text.clone()))
+        .collect();
     let mut all = Vec::new();
-    let lib = library(folder)?;
-    for test in suite::file_tests(folder)? {
-        let is_run = test.path.starts_with("ops/")
-            || test.path.starts_with("run/") && !test.path.starts_with("run/err/");
-        if is_run && test.case.is_none() {
-            all.push(of_test(folder, &test.path, &lib)?);
+    for path in texts.keys() {
+        let is_run =
+            path.starts_with("ops/") || path.starts_with("run/") && !path.starts_with("run/err/");
+        if is_run {
+            all.push(of_test(texts, path, &lib)?);
         }
     }
     all.extend(k3());
     Ok(all)
 }
 
+/// The folder of what tests import.
+const LIBRARY: &str = "lib";
+
 /// The files that tests import.
-fn library(folder: &std::path::Path) -> Result<Vec<(String, String)>, String> {
-    let entries = std::fs::read_dir(folder.join("lib")).map_err(|error| format!("lib: {error}"))?;
-    let mut files = Vec::new();
-    for entry in entries.filter_map(Result::ok) {
-        let path = format!("lib/{}", entry.file_name().to_string_lossy());
-        let text = std::fs::read_to_string(entry.path()).map_err(|e| format!("{path}: {e}"))?;
-        files.push((path, text));
-    }
-    files.sort();
-    Ok(files)
+fn library(folder: &std::path::Path) -> std::io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder.join(LIBRARY))?;
+    let path =
+        |entry: std::fs::DirEntry| format!("{LIBRARY}/{}", entry.file_name().to_string_lossy());
+    entries.map(|entry| entry.map(path)).collect()
 }
 
 fn of_test(
-    folder: &std::path::Path,
+    texts: &BTreeMap<String, String>,
     path: &str,
     lib: &[(String, String)],
 ) -> Result<Source, String> {
-    let text = std::fs::read_to_string(folder.join(path)).map_err(|e| format!("{path}: {e}"))?;
+    let text = texts.get(path).ok_or_else(|| format!("there is no file `{path}`"))?.clone();
     let directives = Directives::parse(&text).map_err(|reason| format!("{path}: {reason}"))?;
-    let checked = program::Program::read(folder, path)?;
+    let mut import =
+        |name: &str| texts.get(name).cloned().ok_or_else(|| format!("there is no file `{name}`"));
+    let checked = program::Program::of_text(path, &text, &mut import);
     let kernel = match checked.chosen(&directives)?.as_slice() {
         [only] => only.name().to_owned(),
         several => return Err(format!("{path}: {} kernels", several.len())),

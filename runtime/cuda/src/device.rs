@@ -179,7 +179,7 @@ impl Device {
     /// # Errors
     /// The device was lost.
     pub fn memory(&self) -> Result<(u64, u64), RuntimeError> {
-        Ok(self.context()?.memory()?)
+        self.called(self.context()?.memory())
     }
 
     /// Refuses what needs more memory than is free.
@@ -211,6 +211,11 @@ impl Device {
     /// The context, where the device is still used.
     pub(crate) fn context(&self) -> Result<&Arc<ContextHandle>, RuntimeError> {
         if self.context.is_given_up() { Err(RuntimeError::GivenUp) } else { Ok(&self.context) }
+    }
+
+    /// What a call of the driver gave, with the device given up where it was lost.
+    pub(crate) fn called<T>(&self, result: Result<T, DriverError>) -> Result<T, RuntimeError> {
+        self.noticed(result.map_err(RuntimeError::from))
     }
 
     /// Gives the device up where an error means that it was lost.

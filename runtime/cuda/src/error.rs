@@ -283,8 +283,8 @@ fn there_are(count: u32) -> String {
     }
 }
 
-/// Kernels of a message at most.
-const NAMED: usize = 8;
+/// Kernels of a message at most: all between two marks of a step, with the fills of poison between them.
+const NAMED: usize = 64;
 
 fn in_flight(kernels: &[String]) -> String {
     let Some(first) = kernels.first() else {

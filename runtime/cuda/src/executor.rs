@@ -57,7 +57,7 @@ impl CudaOptions {
         ranks: Ranks::One,
         sharing: Sharing::Tight,
         poison: false,
-        nodes_of_mark: 64,
+        nodes_of_mark: 16,
         limit: DEFAULT_LIMIT,
     };
 
@@ -263,7 +263,7 @@ impl CudaExecutor {
         self.missing.remove(&buffer);
     }
 
-    /// A graph of some nodes, in the given order: to measure them.
+    /// A graph of some nodes, in the given order and without marks: to measure them.
     ///
     /// # Errors
     /// The driver does not make a graph of them.

@@ -566,13 +566,6 @@ impl StreamHandle {
         call!(cuEventRecord(event.raw, self.raw))
     }
 
-    /// Lets the work that follows wait for a mark of another stream.
-    pub(crate) fn wait_for(&self, event: &EventHandle) -> Result<()> {
-        self.context.bind()?;
-        // SAFETY: both handles are alive.
-        call!(cuStreamWaitEvent(self.raw, event.raw, 0))
-    }
-
     /// Whether all work has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
@@ -584,20 +577,35 @@ impl StreamHandle {
         }
     }
 
-    /// From here on work is written down, not done.
-    pub(crate) fn begin_capture(&self) -> Result<()> {
+    /// From here on work is written down, not done, until the capture is finished or dropped.
+    pub(crate) fn begin_capture(&self) -> Result<CaptureHandle<'_>> {
         self.context.bind()?;
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is alive.
-        call!(cuStreamBeginCapture_v2(self.raw, mode))
+        call!(cuStreamBeginCapture_v2(self.raw, mode))?;
+        Ok(CaptureHandle { stream: self, is_open: true })
     }
 
-    /// What was written down since `begin_capture`. `keeps` is what the nodes use.
-    pub(crate) fn end_capture(&self, keeps: Vec<Kept>) -> Result<GraphHandle> {
+    /// Starts a graph.
+    pub(crate) fn start(&self, graph: &GraphHandle) -> Result<()> {
         self.context.bind()?;
-        let mut graph = ptr::null_mut();
-        // SAFETY: writes one handle; the stream is alive.
-        call!(cuStreamEndCapture(self.raw, &mut graph))?;
+        // SAFETY: both handles are alive, and the graph keeps what its nodes use.
+        call!(cuGraphLaunch(graph.raw, self.raw))
+    }
+}
+
+/// A stream that writes work down.
+#[derive(Debug)]
+pub(crate) struct CaptureHandle<'s> {
+    stream: &'s StreamHandle,
+    is_open: bool,
+}
+
+impl CaptureHandle<'_> {
+    /// What was written down. `keeps` is what the nodes use.
+    pub(crate) fn finish(mut self, keeps: Vec<Kept>) -> Result<GraphHandle> {
+        self.stream.context.bind()?;
+        let graph = self.end()?;
         let mut nodes = 0;
         // SAFETY: without a list it writes the number of nodes alone.
         let counted = call!(cuGraphGetNodes(graph, ptr::null_mut(), &mut nodes));
@@ -606,15 +614,33 @@ impl StreamHandle {
         let made = call!(cuGraphInstantiateWithFlags(&mut raw, graph, 0));
         // SAFETY: the graph came from the capture and is not used after this.
         dropped("a captured graph", call!(cuGraphDestroy(graph)));
-        made.and(counted)?;
-        Ok(GraphHandle { context: self.context.clone(), raw, nodes, _keeps: keeps })
+        made?;
+        // From here on it is destroyed by `drop`, also where nobody could count its nodes.
+        let handle =
+            GraphHandle { context: self.stream.context.clone(), raw, nodes, _keeps: keeps };
+        counted.map(|()| handle)
     }
 
-    /// Starts a graph.
-    pub(crate) fn start(&self, graph: &GraphHandle) -> Result<()> {
-        self.context.bind()?;
-        // SAFETY: both handles are alive, and the graph keeps what its nodes use.
-        call!(cuGraphLaunch(graph.raw, self.raw))
+    /// Lets the stream do its work again; what was written down is the caller's.
+    fn end(&mut self) -> Result<cu::CUgraph> {
+        self.is_open = false;
+        let mut graph = ptr::null_mut();
+        // SAFETY: writes one handle; the stream is alive and captures.
+        call!(cuStreamEndCapture(self.stream.raw, &mut graph))?;
+        Ok(graph)
+    }
+}
+
+impl Drop for CaptureHandle<'_> {
+    fn drop(&mut self) {
+        if self.is_open && self.stream.context.takes_leave() {
+            let ended = self.end();
+            let destroyed = ended.and_then(|graph| {
+                // SAFETY: the graph came from the capture and is not used after this.
+                call!(cuGraphDestroy(graph))
+            });
+            dropped("a capture that was not finished", destroyed);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use kernel_abi::DType;
 use crate::coverage::Coverage;
 use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::ffi::{DeviceMemory, GraphHandle, Kept, PinnedMemory};
+use crate::ffi::{CaptureHandle, DeviceMemory, GraphHandle, Kept, PinnedMemory};
 use crate::kernel::Kernel;
 use crate::launch::{Given, Value, pack};
 use crate::memory::Buffer;
@@ -37,6 +37,7 @@ struct Marks {
 #[derive(Debug)]
 pub struct Recorder<'s> {
     stream: &'s Stream,
+    capture: CaptureHandle<'s>,
     kept: Vec<Kept>,
     progress: Progress,
     marks: Option<Marks>,
@@ -59,15 +60,16 @@ impl MarkTable {
         let bytes: Vec<u8> = (0..=most).flat_map(u32::to_le_bytes).collect();
         stream.write(&numbers, &bytes)?;
         stream.finish(|| vec!["copy to `marks`".to_owned()])?;
-        let reached = Arc::new(PinnedMemory::new(device.context()?, 4)?);
+        let reached = Arc::new(device.called(PinnedMemory::new(device.context()?, 4))?);
         Ok(MarkTable(Marks { numbers: numbers.memory().clone(), reached, most }))
     }
 }
 
 impl<'s> Recorder<'s> {
-    pub(crate) fn new(stream: &'s Stream) -> Recorder<'s> {
+    pub(crate) fn new(stream: &'s Stream, capture: CaptureHandle<'s>) -> Recorder<'s> {
         Recorder {
             stream,
+            capture,
             kept: Vec::new(),
             progress: Progress::default(),
             marks: None,
@@ -119,13 +121,14 @@ impl<'s> Recorder<'s> {
         }
         let handle = self.stream.handle();
         // Words are set faster than bytes.
-        if buffer.bytes().is_multiple_of(4) && buffer.offset().is_multiple_of(4) {
+        let filled = if buffer.bytes().is_multiple_of(4) && buffer.offset().is_multiple_of(4) {
             let words = buffer.bytes() / 4;
             let word = u32::from_ne_bytes([byte; 4]);
-            handle.fill_words(buffer.memory(), buffer.offset(), words, word)?;
+            handle.fill_words(buffer.memory(), buffer.offset(), words, word)
         } else {
-            handle.fill(buffer.memory(), buffer.offset(), buffer.bytes(), byte)?;
-        }
+            handle.fill(buffer.memory(), buffer.offset(), buffer.bytes(), byte)
+        };
+        self.stream.device().called(filled)?;
         self.other(node, &[buffer]);
         Ok(())
     }
@@ -152,7 +155,7 @@ impl<'s> Recorder<'s> {
     /// Copies `rows` rows of `width` bytes: from and to an offset, every so many bytes.
     ///
     /// # Errors
-    /// The driver does not take it.
+    /// The rows overlap or are not inside of the buffers, or the driver does not take it.
     pub fn copy_rows(
         &mut self,
         node: &str,
@@ -164,8 +167,10 @@ impl<'s> Recorder<'s> {
         if width == 0 || rows == 0 {
             return Ok(());
         }
-        let (source, target) = (rows_of(from.0, from.1, from.2), rows_of(to.0, to.1, to.2));
-        self.stream.handle().copy_rows(source, target, width, rows)?;
+        let source = rows_of(from.0, (from.1, from.2), width, rows)?;
+        let target = rows_of(to.0, (to.1, to.2), width, rows)?;
+        let copied = self.stream.handle().copy_rows(source, target, width, rows);
+        self.stream.device().called(copied)?;
         self.other(node, &[from.0, to.0]);
         Ok(())
     }
@@ -180,7 +185,8 @@ impl<'s> Recorder<'s> {
         };
         let number = self.progress.mark();
         let at = number.min(marks.most) as usize * 4;
-        self.stream.handle().copy_out(&marks.numbers, at, &marks.reached, 0, 4)?;
+        let copied = self.stream.handle().copy_out(&marks.numbers, at, &marks.reached, 0, 4);
+        self.stream.device().called(copied)?;
         self.follows_kernel = false;
         Ok(())
     }
@@ -191,9 +197,8 @@ impl<'s> Recorder<'s> {
         self.follows_kernel = false;
     }
 
-    pub(crate) fn finish(mut self) -> Result<Graph, RuntimeError> {
-        let kept = std::mem::take(&mut self.kept);
-        let handle = self.stream.handle().end_capture(kept)?;
+    pub(crate) fn finish(self) -> Result<Graph, RuntimeError> {
+        let handle = self.stream.device().called(self.capture.finish(self.kept))?;
         tracing::debug!(nodes = handle.nodes(), "made a graph");
         Ok(Graph {
             handle,

@@ -1,4 +1,8 @@
 //! Kernels: machine code that the device has loaded, with what its launches must hold.
+//!
+//! A kernel comes as machine code for one architecture and as the PTX that it was made of, for the same one. The machine
+//! code is what was audited and is taken where the driver takes it. It refuses what a newer toolkit than its own has
+//! made, and what is there as PTX alone has none: then its compiler makes machine code of the PTX, with a warning.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -11,24 +15,6 @@ use crate::error::RuntimeError;
 use crate::ffi::{FunctionHandle, FunctionProperty, ModuleHandle};
 use crate::launch::{LaunchShape, check_layout};
 
-/// Machine code for one target.
-#[derive(Debug, Clone, Copy)]
-pub struct Cubin<'a> {
-    /// `sm_90a`.
-    pub target: &'a str,
-    /// An ELF file.
-    pub bytes: &'a [u8],
-}
-
-/// PTX for one target.
-#[derive(Debug, Clone, Copy)]
-pub struct Ptx<'a> {
-    /// `sm_90a`.
-    pub target: &'a str,
-    /// The text.
-    pub text: &'a str,
-}
-
 /// A kernel as a compiler wrote it.
 #[derive(Debug, Clone)]
 pub struct KernelImage<'a> {
@@ -40,16 +26,18 @@ pub struct KernelImage<'a> {
     pub signature: Signature,
     /// Its launches.
     pub shape: LaunchShape,
-    /// Machine code, one entry a target.
-    pub cubins: Vec<Cubin<'a>>,
-    /// PTX, one entry a target: for a device that no machine code fits.
-    pub ptx: Vec<Ptx<'a>>,
+    /// What machine code and PTX are for, `sm_90a`.
+    pub target: &'a str,
+    /// Machine code, an ELF file.
+    pub cubin: Option<&'a [u8]>,
+    /// PTX, for a driver that does not take the machine code.
+    pub ptx: Option<&'a str>,
 }
 
 impl<'a> KernelImage<'a> {
     /// A kernel of a bundle.
     pub fn of(kernel: KernelRef<'a>) -> KernelImage<'a> {
-        let (head, target) = (kernel.head(), kernel.head().target.as_str());
+        let head = kernel.head();
         let key = KernelKey {
             file: head.file.clone(),
             kernel: head.kernel.clone(),
@@ -60,12 +48,13 @@ impl<'a> KernelImage<'a> {
             symbol: kernel.entry(),
             signature: kernel.signature().clone(),
             shape: LaunchShape::from(kernel.launch()),
-            cubins: vec![Cubin { target, bytes: kernel.cubin() }],
-            ptx: vec![Ptx { target, text: kernel.ptx() }],
+            target: &head.target,
+            cubin: (!kernel.cubin().is_empty()).then(|| kernel.cubin()),
+            ptx: (!kernel.ptx().is_empty()).then(|| kernel.ptx()),
         }
     }
 
-    /// The kernel that a plan names, for the target that fits a device best: one with machine code, else one with PTX.
+    /// The kernel that a plan names, for the target that a device runs.
     ///
     /// # Errors
     /// The bundle has none, or none that fits.
@@ -75,20 +64,13 @@ impl<'a> KernelImage<'a> {
         device: &DeviceInfo,
     ) -> Result<KernelImage<'a>, RuntimeError> {
         let architecture = device.architecture();
-        let of_target = |is_ptx: bool| {
-            let fitting = |target: &&str| fits(target, device.capability, is_ptx);
-            let targets: Vec<&str> = bundle.targets().into_iter().filter(fitting).collect();
-            // The greatest target is the nearest to the device.
-            targets.iter().rev().find_map(|target| bundle.find(key, target))
-        };
-        if let Some(kernel) = of_target(false).or_else(|| of_target(true)) {
+        let targets = bundle.targets();
+        let fitting = targets.iter().filter(|target| fits(target, device.capability));
+        if let Some(kernel) = fitting.filter_map(|target| bundle.find(key, target)).next() {
             return Ok(KernelImage { name: key.to_string(), ..KernelImage::of(kernel) });
         }
-        let others: Vec<&str> = bundle
-            .targets()
-            .into_iter()
-            .filter(|target| bundle.find(key, target).is_some())
-            .collect();
+        let others: Vec<&str> =
+            targets.into_iter().filter(|target| bundle.find(key, target).is_some()).collect();
         if others.is_empty() {
             let count = bundle.kernels().filter(|other| other.head().kernel == key.kernel).count();
             let why = format!("the bundle has {count} of that name with other bindings");
@@ -114,34 +96,19 @@ pub struct Kernel {
     is_compiled_here: bool,
 }
 
-/// What a device of compute capability `(major, minor)` does with code for a target.
-pub fn fits(target: &str, (major, minor): (u32, u32), is_ptx: bool) -> bool {
-    let Some(number) = target.strip_prefix("sm_").or_else(|| target.strip_prefix("compute_"))
-    else {
-        return false;
-    };
-    let digits = number.trim_end_matches(|c: char| c.is_ascii_lowercase());
-    let Ok(value) = digits.parse::<u32>() else {
-        return false;
-    };
-    let (of_major, of_minor) = (value / 10, value % 10);
-    match &number[digits.len()..] {
-        // Of one architecture alone.
-        "a" => (of_major, of_minor) == (major, minor),
-        // Of its family.
-        "f" => of_major == major && of_minor <= minor,
-        "" if is_ptx => (of_major, of_minor) <= (major, minor),
-        "" => of_major == major && of_minor <= minor,
-        _ => false,
-    }
+/// Whether a device of compute capability `(major, minor)` runs code for a target. The targets are those of one
+/// architecture each, `sm_90a`: no other device runs their machine code, and none compiles their PTX.
+pub fn fits(target: &str, (major, minor): (u32, u32)) -> bool {
+    target == format!("sm_{major}{minor}a")
 }
 
 impl Kernel {
-    /// Loads a kernel: machine code that fits the device, else PTX through the compiler of the driver, with a warning.
+    /// Loads a kernel: its machine code, or where the driver refuses that or there is none its PTX through the
+    /// compiler of the driver, with a warning.
     ///
     /// # Errors
-    /// Nothing fits the device, the driver refuses what fits, its parameters are not the described ones, or the device
-    /// does not take its launches.
+    /// It is for another architecture, its machine code is no whole file, the driver refuses machine code and PTX, its
+    /// parameters are not the described ones, or the device does not take its launches.
     pub fn load(device: &Device, image: &KernelImage<'_>) -> Result<Kernel, RuntimeError> {
         let loaded = Kernel::load_unnoticed(device, image);
         device.noticed(loaded)
@@ -228,55 +195,55 @@ impl Kernel {
 const NOT_FOUND: u32 = 500;
 /// `CUDA_ERROR_INVALID_IMAGE`, `CUDA_ERROR_NO_BINARY_FOR_GPU`, `CUDA_ERROR_INVALID_SOURCE`: of the image alone.
 const OF_IMAGE: [u32; 3] = [200, 209, 300];
+/// `CUDA_ERROR_INVALID_PTX`, `CUDA_ERROR_JIT_COMPILER_NOT_FOUND`, `CUDA_ERROR_UNSUPPORTED_PTX_VERSION`,
+/// `CUDA_ERROR_JIT_COMPILATION_DISABLED`: of the PTX and who shall compile it.
+const OF_PTX: [u32; 4] = [218, 221, 222, 223];
 
+/// The module of an image, and whether the driver compiled it.
 fn module(device: &Device, image: &KernelImage<'_>) -> Result<(ModuleHandle, bool), RuntimeError> {
-    let (name, capability) = (&image.name, device.info().capability);
-    let context = device.context()?;
-    let mut refused = None;
-    if let Some(cubin) = image.cubins.iter().find(|cubin| fits(cubin.target, capability, false)) {
-        let refusal = |fault: String| RuntimeError::Image {
-            kernel: name.clone(),
-            form: "machine code",
-            fault,
-        };
-        match check_elf(cubin.bytes) {
-            Err(fault) => return Err(refusal(fault.to_owned())),
-            Ok(()) => match ModuleHandle::of_cubin(context, cubin.bytes) {
-                Ok(module) => return Ok((module, false)),
-                Err(error) if OF_IMAGE.contains(&error.code) => {
-                    refused = Some(refusal(error.to_string()));
-                }
-                Err(error) => return Err(RuntimeError::from(error)),
-            },
-        }
-    }
-    let Some(ptx) = image.ptx.iter().find(|ptx| fits(ptx.target, capability, true)) else {
-        return Err(refused.unwrap_or_else(|| no_code(device, image)));
+    let name = &image.name;
+    let refusal = |form: &'static str, fault: String| RuntimeError::Image {
+        kernel: name.clone(),
+        form,
+        fault,
     };
+    if !fits(image.target, device.info().capability) {
+        return Err(RuntimeError::Architecture {
+            kernel: name.clone(),
+            built_for: image.target.to_owned(),
+            device: device.info().architecture(),
+        });
+    }
+    let context = device.context()?;
+    let why = match image.cubin {
+        None => "there is no machine code".to_owned(),
+        Some(cubin) => {
+            let of_code = |fault: String| refusal("machine code", fault);
+            check_elf(cubin).map_err(|fault| of_code(fault.to_owned()))?;
+            match ModuleHandle::of_cubin(context, cubin) {
+                Ok(module) => return Ok((module, false)),
+                Err(error) if !OF_IMAGE.contains(&error.code) => return Err(error.into()),
+                Err(error) if image.ptx.is_none() => return Err(of_code(error.to_string())),
+                Err(error) => format!("the driver refuses the machine code: {error}"),
+            }
+        }
+    };
+    let of_ptx = |fault: String| refusal("PTX", fault);
+    let text = image.ptx.ok_or_else(|| of_ptx("there is none, and no machine code".to_owned()))?;
     tracing::warn!(
         kernel = name,
-        target = ptx.target,
-        "no machine code fits this device; its driver compiles the PTX, which no audit has seen compiled"
+        target = image.target,
+        why,
+        "the driver compiles the PTX of a kernel, which no audit has seen compiled"
     );
-    let refusal = |fault: String| RuntimeError::Image { kernel: name.clone(), form: "PTX", fault };
-    let text = CString::new(ptx.text).map_err(|_| refusal("it has a zero byte".to_owned()))?;
+    let text = CString::new(text).map_err(|_| of_ptx("it has a zero byte".to_owned()))?;
     match ModuleHandle::of_ptx(context, &text) {
         Ok(module) => Ok((module, true)),
-        Err((error, log)) if log.is_empty() => Err(refusal(error.to_string())),
-        Err((error, log)) => Err(refusal(format!("{error}: {log}"))),
-    }
-}
-
-fn no_code(device: &Device, image: &KernelImage<'_>) -> RuntimeError {
-    let mut targets: Vec<&str> =
-        image.cubins.iter().map(|c| c.target).chain(image.ptx.iter().map(|p| p.target)).collect();
-    targets.sort_unstable();
-    targets.dedup();
-    let built_for = if targets.is_empty() { "nothing".to_owned() } else { targets.join(", ") };
-    RuntimeError::Architecture {
-        kernel: image.name.clone(),
-        built_for,
-        device: device.info().architecture(),
+        Err((error, _)) if !OF_IMAGE.contains(&error.code) && !OF_PTX.contains(&error.code) => {
+            Err(error.into())
+        }
+        Err((error, log)) if log.is_empty() => Err(of_ptx(error.to_string())),
+        Err((error, log)) => Err(of_ptx(format!("{error}: {log}"))),
     }
 }
 
@@ -308,24 +275,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_runs_where_its_target_says() {
-        for (target, capability, cubin, ptx) in [
-            ("sm_90a", (9, 0), true, true),
-            ("sm_90a", (10, 0), false, false),
-            ("sm_100a", (10, 3), false, false),
-            ("sm_103a", (10, 3), true, true),
-            ("sm_100f", (10, 3), true, true),
-            ("sm_100f", (12, 0), false, false),
-            ("sm_80", (8, 9), true, true),
-            ("sm_80", (9, 0), false, true),
-            ("sm_90", (8, 9), false, false),
-            ("compute_75", (9, 0), false, true),
-            ("sm_", (9, 0), false, false),
-            ("sm_90x", (9, 0), false, false),
-            ("gfx942", (9, 0), false, false),
+    fn code_runs_on_the_architecture_of_its_target_alone() {
+        for (target, capability, runs) in [
+            ("sm_90a", (9, 0), true),
+            ("sm_90a", (10, 0), false),
+            ("sm_100a", (10, 0), true),
+            ("sm_100a", (10, 3), false),
+            ("sm_103a", (10, 3), true),
+            // Of no target of the compiler.
+            ("sm_90", (9, 0), false),
+            ("sm_", (9, 0), false),
+            ("gfx942", (9, 0), false),
         ] {
-            assert_eq!(fits(target, capability, false), cubin, "{target} on {capability:?}");
-            assert_eq!(fits(target, capability, true), ptx, "PTX {target} on {capability:?}");
+            assert_eq!(fits(target, capability), runs, "{target} on {capability:?}");
         }
     }
 

@@ -33,10 +33,10 @@ pub use device::{Device, DeviceInfo, Driver, probe};
 pub use error::RuntimeError;
 pub use executor::{CudaExecutor, CudaOptions, FoundPlan, MemoryNeed, Ranks};
 pub use graph::{Begin, Graph, MarkTable, Recorder};
-pub use kernel::{Cubin, Kernel, KernelImage, Ptx};
+pub use kernel::{Kernel, KernelImage};
 pub use launch::{LaunchShape, Value};
 pub use memory::Buffer;
-pub use pool::Pool;
+pub use pool::{Pool, PooledBuffer};
 pub use stream::{Event, Stream};
 
 /// Ends the process at once, without waiting for a kernel that does not end: what the driver does at the end of a

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::memory::{ALIGNMENT, Buffer};
+use crate::memory::{ALIGNMENT, Buffer, byte_count};
 use kernel_abi::DType;
 
 /// Where a pool takes its blocks from.
@@ -32,9 +32,22 @@ pub struct Pool<S: Source> {
 /// A block of a pool with its size.
 #[derive(Debug)]
 pub struct Pooled<B> {
-    /// The block.
-    pub block: B,
+    block: B,
     bytes: u64,
+}
+
+/// A typed buffer in a block of a pool.
+#[derive(Debug)]
+pub struct PooledBuffer {
+    block: Pooled<Buffer>,
+    buffer: Buffer,
+}
+
+impl PooledBuffer {
+    /// The buffer.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
 }
 
 impl<S: Source> Pool<S> {
@@ -50,7 +63,7 @@ impl<S: Source> Pool<S> {
     /// # Errors
     /// There is too little memory.
     pub fn take(&mut self, bytes: u64) -> Result<Pooled<S::Block>, RuntimeError> {
-        let wanted = bytes.max(1).next_multiple_of(ALIGNMENT);
+        let wanted = bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
         let found =
             self.idle.range(wanted..=wanted.saturating_mul(2)).next().map(|(&size, _)| size);
         let (block, size) = match found {
@@ -70,7 +83,7 @@ impl<S: Source> Pool<S> {
         Ok(Pooled { block, bytes: size })
     }
 
-    /// Gives a block back to be used again. Work that uses it may still run where the next user comes later on the
+    /// Takes a block back to be used again. Work that uses it may still run where the next user comes later on the
     /// same stream.
     pub fn give_back(&mut self, pooled: Pooled<S::Block>) {
         self.used_bytes -= pooled.bytes;
@@ -80,16 +93,12 @@ impl<S: Source> Pool<S> {
 
     /// Frees the idle blocks.
     pub fn trim(&mut self) {
+        tracing::debug!(bytes = self.idle_bytes, "frees the idle blocks of a pool");
         self.idle.clear();
         self.idle_bytes = 0;
     }
 
-    /// Bytes in use and idle bytes.
-    pub fn bytes(&self) -> (u64, u64) {
-        (self.used_bytes, self.idle_bytes)
-    }
-
-    /// The most bytes that it held.
+    /// The most bytes that it held, in use and idle.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
@@ -105,10 +114,39 @@ impl<S: Source> Pool<S> {
     }
 }
 
-impl<B> Pooled<B> {
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+impl Pool<Device> {
+    /// A buffer in a block of the pool; the content is what was there.
+    ///
+    /// # Errors
+    /// There is too little memory, or the device was lost.
+    pub fn buffer(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        elements: u64,
+    ) -> Result<PooledBuffer, RuntimeError> {
+        let block = self.take(byte_count(name, dtype, elements)? as u64)?;
+        let buffer = block.block.part(0, name, dtype, elements)?;
+        Ok(PooledBuffer { block, buffer })
+    }
+
+    /// Takes a buffer back, as [`Pool::give_back`] a block.
+    pub fn give_back_buffer(&mut self, pooled: PooledBuffer) {
+        self.give_back(pooled.block);
+    }
+
+    /// Refuses what needs more memory than is free, after the idle blocks were freed if they are in the way.
+    ///
+    /// # Errors
+    /// There is less, or the device was lost.
+    pub fn check_free(&mut self, what: &str, needed: u64) -> Result<(), RuntimeError> {
+        match self.source.check_free(what, needed) {
+            Err(RuntimeError::Memory { .. }) if self.idle_bytes > 0 => {
+                self.trim();
+                self.source.check_free(what, needed)
+            }
+            other => other,
+        }
     }
 }
 
@@ -160,15 +198,15 @@ mod tests {
     fn blocks_are_used_again() {
         let mut pool = pool();
         let first = pool.take(1000).unwrap();
-        assert_eq!(first.bytes(), 1024);
+        assert_eq!(first.bytes, 1024);
         pool.give_back(first);
-        assert_eq!(pool.bytes(), (0, 1024));
+        assert_eq!((pool.used_bytes, pool.idle_bytes), (0, 1024));
         let again = pool.take(600).unwrap();
-        assert_eq!((again.bytes(), again.block.0), (1024, 1024));
+        assert_eq!((again.bytes, again.block.0), (1024, 1024));
         // Half as large is too small for it.
         let small = pool.take(100).unwrap();
-        assert_eq!(small.bytes(), 256);
-        assert_eq!((pool.bytes(), pool.peak_bytes()), ((1280, 0), 1280));
+        assert_eq!(small.bytes, 256);
+        assert_eq!((pool.used_bytes, pool.idle_bytes, pool.peak_bytes()), (1280, 0, 1280));
     }
 
     #[test]
@@ -181,6 +219,6 @@ mod tests {
             pool.give_back(block);
         }
         let all = pool.take(4096).unwrap();
-        assert_eq!((all.bytes(), pool.bytes()), (4096, (4096, 0)));
+        assert_eq!((all.bytes, pool.used_bytes, pool.idle_bytes), (4096, 4096, 0));
     }
 }

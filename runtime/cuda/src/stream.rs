@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::coverage::Coverage;
 use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::ffi::{EventHandle, PinnedMemory, Rows, Start, StreamHandle};
+use crate::ffi::{DriverError, EventHandle, PinnedMemory, Rows, Start, StreamHandle};
 use crate::graph::{Graph, Recorder};
 use crate::kernel::Kernel;
 use crate::launch::{Given, pack};
@@ -18,7 +18,10 @@ const HALF: usize = 16 << 20;
 
 /// A mark in the work of a stream that keeps its time.
 #[derive(Debug)]
-pub struct Event(EventHandle);
+pub struct Event {
+    device: Device,
+    handle: EventHandle,
+}
 
 impl Event {
     /// A mark that is nowhere yet.
@@ -26,7 +29,8 @@ impl Event {
     /// # Errors
     /// The device was lost.
     pub fn new(device: &Device) -> Result<Event, RuntimeError> {
-        Ok(Event(EventHandle::new(device.context()?)?))
+        let handle = device.called(EventHandle::new(device.context()?))?;
+        Ok(Event { device: device.clone(), handle })
     }
 
     /// Whether the work before it has ended.
@@ -34,7 +38,8 @@ impl Event {
     /// # Errors
     /// The device was lost.
     pub fn is_done(&self) -> Result<bool, RuntimeError> {
-        Ok(self.0.is_done()?)
+        self.device.context()?;
+        self.device.called(self.handle.is_done())
     }
 
     /// Microseconds from an earlier mark to this one; both must be done.
@@ -42,12 +47,25 @@ impl Event {
     /// # Errors
     /// One of them is not done.
     pub fn microseconds_since(&self, earlier: &Event) -> Result<f64, RuntimeError> {
-        Ok(f64::from(self.0.milliseconds_since(&earlier.0)?) * 1000.0)
+        self.device.context()?;
+        let milliseconds = self.device.called(self.handle.milliseconds_since(&earlier.handle))?;
+        Ok(f64::from(milliseconds) * 1000.0)
     }
 
     pub(crate) fn handle(&self) -> &EventHandle {
-        &self.0
+        &self.handle
     }
+}
+
+/// What a copy may still do with a half of the staging memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Nothing.
+    Free,
+    /// It uses it until the work before the mark is done.
+    UntilMark,
+    /// It uses it, and no mark says until when: until all work is done.
+    UntilIdle,
 }
 
 /// Half of the memory through which the host's bytes go, and whether a copy still uses it.
@@ -55,7 +73,7 @@ impl Event {
 struct Half {
     memory: PinnedMemory,
     free: EventHandle,
-    is_used: bool,
+    used: Use,
 }
 
 /// The host fills one half while the device reads the other.
@@ -83,13 +101,14 @@ impl Stream {
     pub fn new(device: &Device) -> Result<Stream, RuntimeError> {
         let context = device.context()?;
         let half = || -> Result<Half, RuntimeError> {
-            let memory = PinnedMemory::new(context, HALF)?;
-            Ok(Half { memory, free: EventHandle::new(context)?, is_used: false })
+            let memory = device.called(PinnedMemory::new(context, HALF))?;
+            let free = device.called(EventHandle::new(context))?;
+            Ok(Half { memory, free, used: Use::Free })
         };
         let staging = Mutex::new(Staging { halves: [half()?, half()?], next: 0 });
         Ok(Stream {
             device: device.clone(),
-            handle: StreamHandle::new(context)?,
+            handle: device.called(StreamHandle::new(context))?,
             staging,
             coverage: Mutex::new(Coverage::default()),
             limit: DEFAULT_LIMIT,
@@ -127,14 +146,13 @@ impl Stream {
             let next = staging.next;
             staging.next = 1 - next;
             let half = &mut staging.halves[next];
-            if half.is_used {
-                self.wait_handle(&half.free, || vec![format!("copy to `{}`", buffer.name())])?;
-            }
+            self.wait_half(half, || vec![format!("copy to `{}`", buffer.name())])?;
             half.memory.write(0, chunk);
+            half.used = Use::UntilIdle;
             let copied = self.handle.copy_in(&half.memory, 0, buffer.memory(), at, chunk.len());
-            self.device.noticed(copied.map_err(RuntimeError::from))?;
-            self.handle.record(&half.free)?;
-            half.is_used = true;
+            self.device.called(copied)?;
+            self.device.called(self.handle.record(&half.free))?;
+            half.used = Use::UntilMark;
             at += chunk.len();
         }
         Ok(())
@@ -151,17 +169,16 @@ impl Stream {
         let next = staging.next;
         let half = &mut staging.halves[next];
         let name = || vec![format!("copy of `{}`", buffer.name())];
-        if half.is_used {
-            self.wait_handle(&half.free, name)?;
-        }
+        self.wait_half(half, name)?;
         while bytes.len() < buffer.bytes() {
             let len = (buffer.bytes() - bytes.len()).min(HALF);
             let at = buffer.offset() + bytes.len();
+            half.used = Use::UntilIdle;
             let copied = self.handle.copy_out(buffer.memory(), at, &half.memory, 0, len);
-            self.device.noticed(copied.map_err(RuntimeError::from))?;
-            self.handle.record(&half.free)?;
-            half.is_used = true;
-            self.wait_handle(&half.free, name)?;
+            self.device.called(copied)?;
+            self.device.called(self.handle.record(&half.free))?;
+            half.used = Use::UntilMark;
+            self.wait_half(half, name)?;
             half.memory.read(0, len, &mut bytes);
         }
         Ok(bytes)
@@ -174,7 +191,7 @@ impl Stream {
     pub fn fill(&self, buffer: &Buffer, byte: u8) -> Result<(), RuntimeError> {
         self.device.context()?;
         let filled = self.handle.fill(buffer.memory(), buffer.offset(), buffer.bytes(), byte);
-        self.device.noticed(filled.map_err(RuntimeError::from))
+        self.device.called(filled)
     }
 
     /// Makes every element of a buffer poison: what reads it computes NaN.
@@ -204,7 +221,7 @@ impl Stream {
         }
         let (source, target) = (from.0.offset() + from.1, to.0.offset() + to.1);
         let copied = self.handle.copy(from.0.memory(), source, to.0.memory(), target, len);
-        self.device.noticed(copied.map_err(RuntimeError::from))
+        self.device.called(copied)
     }
 
     /// Launches a kernel whose predecessor is over when it starts.
@@ -275,11 +292,10 @@ impl Stream {
         work: impl FnOnce(&mut Recorder<'_>) -> Result<(), RuntimeError>,
     ) -> Result<Graph, RuntimeError> {
         self.device.context()?;
-        self.handle.begin_capture()?;
-        let mut recorder = Recorder::new(self);
-        let done = work(&mut recorder);
-        let graph = recorder.finish();
-        done.and(graph)
+        // Where `work` fails or panics the capture ends with the recorder, and nothing is made of it.
+        let mut recorder = Recorder::new(self, self.device.called(self.handle.begin_capture())?);
+        work(&mut recorder)?;
+        recorder.finish()
     }
 
     /// Starts a graph.
@@ -290,7 +306,7 @@ impl Stream {
         self.device.context()?;
         graph.restart_marks();
         let started = self.handle.start(graph.handle());
-        self.device.noticed(started.map_err(RuntimeError::from))?;
+        self.device.called(started)?;
         self.coverage.lock().unwrap_or_else(PoisonError::into_inner).add(graph.launches());
         Ok(())
     }
@@ -301,16 +317,7 @@ impl Stream {
     /// The device was lost.
     pub fn record(&self, event: &Event) -> Result<(), RuntimeError> {
         self.device.context()?;
-        Ok(self.handle.record(event.handle())?)
-    }
-
-    /// Lets the work that follows wait for a mark of another stream.
-    ///
-    /// # Errors
-    /// The device was lost.
-    pub fn wait_for(&self, event: &Event) -> Result<(), RuntimeError> {
-        self.device.context()?;
-        Ok(self.handle.wait_for(event.handle())?)
+        self.device.called(self.handle.record(event.handle()))
     }
 
     /// Waits until all work is done; `running` names what may be running if it is not.
@@ -319,9 +326,7 @@ impl Stream {
     /// A kernel does not end in time, or the device was lost.
     pub fn finish(&self, running: impl Fn() -> Vec<String>) -> Result<(), RuntimeError> {
         self.device.context()?;
-        let is_done = || self.handle.is_idle();
-        let waited = watchdog::wait(&SystemClock::new(), self.limit, is_done, running);
-        self.device.noticed(waited)
+        self.wait(|| self.handle.is_idle(), running)
     }
 
     /// Waits until the work before a mark is done.
@@ -346,13 +351,78 @@ impl Stream {
         event: &EventHandle,
         running: impl Fn() -> Vec<String>,
     ) -> Result<(), RuntimeError> {
-        let is_done = || event.is_done();
+        self.wait(|| event.is_done(), running)
+    }
+
+    /// Waits until no copy uses a half of the staging memory.
+    fn wait_half(
+        &self,
+        half: &mut Half,
+        running: impl Fn() -> Vec<String>,
+    ) -> Result<(), RuntimeError> {
+        match half.used {
+            Use::Free => {}
+            Use::UntilMark => self.wait_handle(&half.free, running)?,
+            Use::UntilIdle => self.wait(|| self.handle.is_idle(), running)?,
+        }
+        half.used = Use::Free;
+        Ok(())
+    }
+
+    fn wait(
+        &self,
+        is_done: impl FnMut() -> Result<bool, DriverError>,
+        running: impl Fn() -> Vec<String>,
+    ) -> Result<(), RuntimeError> {
         let waited = watchdog::wait(&SystemClock::new(), self.limit, is_done, running);
         self.device.noticed(waited)
     }
 }
 
-/// Rows of a buffer: from an element offset in bytes, every `pitch` bytes.
-pub(crate) fn rows_of(buffer: &Buffer, offset: usize, pitch: usize) -> Rows<'_> {
-    Rows { memory: buffer.memory(), offset: buffer.offset() + offset, pitch }
+/// `rows` rows of `width` bytes in a buffer: from an offset, every `pitch` bytes.
+///
+/// # Errors
+/// They overlap, or are not inside of the buffer: what lies behind it in the same memory belongs to others.
+pub(crate) fn rows_of(
+    buffer: &Buffer,
+    (offset, pitch): (usize, usize),
+    width: usize,
+    rows: usize,
+) -> Result<Rows<'_>, RuntimeError> {
+    let name = buffer.name();
+    if pitch < width {
+        let what = format!("rows of {width} bytes every {pitch} bytes of `{name}`");
+        return Err(RuntimeError::Unsupported(what));
+    }
+    let end = rows_end((offset, pitch), width, rows);
+    if end > buffer.bytes() as u64 {
+        let wanted = buffer.bytes() as u64;
+        return Err(RuntimeError::Size { buffer: name.to_owned(), wanted, found: end });
+    }
+    Ok(Rows { memory: buffer.memory(), offset: buffer.offset() + offset, pitch })
+}
+
+/// The byte behind the last of some rows.
+fn rows_end((offset, pitch): (usize, usize), width: usize, rows: usize) -> u64 {
+    let [offset, pitch, width, rows] = [offset, pitch, width, rows].map(|n| n as u64);
+    match rows.checked_sub(1) {
+        None => offset,
+        Some(before) => {
+            let last = before.saturating_mul(pitch).saturating_add(offset);
+            last.saturating_add(width)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_end_behind_the_last_one() {
+        assert_eq!(rows_end((16, 32), 8, 3), 16 + 2 * 32 + 8);
+        assert_eq!(rows_end((16, 32), 8, 1), 24);
+        assert_eq!(rows_end((16, 32), 8, 0), 16);
+        assert_eq!(rows_end((16, usize::MAX), 8, 3), u64::MAX);
+    }
 }

@@ -188,9 +188,18 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut() {
-        let kernels: Vec<String> = (0..20).map(|k| format!("k{k}")).collect();
+    fn all_nodes_between_two_marks_of_a_step_are_named() {
+        let kernels: Vec<String> =
+            (0..crate::CudaOptions::STANDARD.nodes_of_mark).map(|k| format!("k{k}")).collect();
+        let last = kernels.last().expect("a step has marks").clone();
         let text = RuntimeError::Hung { limit: DEFAULT_LIMIT, kernels }.to_string();
-        assert!(text.ends_with("k6, k7 and 12 more"), "{text}");
+        assert!(text.ends_with(&format!(", {last}")), "{text}");
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let kernels: Vec<String> = (0..100).map(|k| format!("k{k}")).collect();
+        let text = RuntimeError::Hung { limit: DEFAULT_LIMIT, kernels }.to_string();
+        assert!(text.ends_with("k62, k63 and 36 more"), "{text}");
     }
 }

@@ -32,6 +32,18 @@ fn a_wrong_command_line_a_missing_bundle_and_a_missing_folder_have_their_exit_co
 }
 
 #[test]
+fn help_and_version_are_no_mistakes() {
+    for (word, begin) in
+        [("--help", "usage: kernel-bench --bundle"), ("--version", "kernel-bench ")]
+    {
+        let output: Output =
+            Command::new(env!("CARGO_BIN_EXE_kernel-bench")).arg(word).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{word}");
+        assert!(output.stderr.is_empty() && output.stdout.starts_with(begin.as_bytes()), "{word}");
+    }
+}
+
+#[test]
 fn without_a_device_it_says_so() {
     let Err(error) = kernel_runtime::probe() else { return };
     let (code, text) = bench(&["--bundle", &bundle("alone.kbundle")]);

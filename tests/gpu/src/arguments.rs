@@ -4,15 +4,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kernel_abi::bundle::{Bundle, Policy};
+use kernel_ir::target::Target;
 
+use crate::Stop;
 use crate::machine::Care;
+use crate::sanitize::TOOLS;
 
-/// What is printed for a wrong command line.
+/// What is printed for `--help` and a wrong command line.
 pub(crate) const USAGE: &str = "usage:\n\
   gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then\n\
                                                  kernelc build DIR --set gpu --target sm_90a --out OUT\n\
   gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [--bare] [--limit SECONDS]\n\
       [libtest options, WORD]; --bare: no guards around buffers; --limit: of one launch\n\
+  gpu-tests plan --bundle OUT/gpu.kbundle [--seed N] [--device N] [--report FILE]\n\
+      a plan of kernels, copies and collectives as graphs, with and without shared memory and poison\n\
+  gpu-tests fallback --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE]\n\
+      kernels whose machine code is missing or damaged: the driver compiles their PTX, with a warning\n\
+  gpu-tests hang [--device N] [--report FILE]    a step with a kernel that does not end, and the process after it\n\
   gpu-tests numerics --bundle OUT/numerics.kbundle [--every] [--seed N] [--device N] [--report FILE] [WORD]\n\
       measures against the bounds of docs/numerics.md; --every: functions on all 2^32 numbers; --rehearse needs no\n\
       bundle and no device: the device level of the emulator stands in for it. The bundle comes from\n\
@@ -22,12 +30,13 @@ pub(crate) const USAGE: &str = "usage:\n\
       each tool must also find what it looks for in a kernel with a flaw: gpu-tests flaw TOOL\n\
   gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
   gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
-  gpu-tests hostile --program kimi-k3 --bundle mini.kbundle [--model DIR] [--wrong OTHER_TARGET.kbundle]\n\
+  gpu-tests hostile --program kimi-k3 --bundle mini.kbundle --model DIR [--wrong OTHER_TARGET.kbundle]\n\
       [--large TP16.kbundle] [--device N] [--report FILE]; takes all memory of the device for moments\n\
   gpu-tests upload --bundle TP16.kbundle --out DIR [--device N] [--report FILE]\n\
       how fast experts of Kimi K3 are packed and copied to the device; DIR gets 8 GB for the moment\n\
-A bundle with kernels whose audit is not clean is refused without --allow-unaudited.\n\
-Without a device every test of `run` is ignored, or fails where KERNEL_GPU is 1.\n";
+The file tests are in the program; --suite reads them from a folder instead. A bundle with kernels whose audit is not\n\
+clean is refused without --allow-unaudited. Without a device every test of `run` is ignored, or fails where KERNEL_GPU\n\
+is 1. Exit codes: 1 where something is not as it must be or the bundle is refused, 2 a wrong command line, 4 the world.\n";
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,6 +45,12 @@ pub(crate) enum Task {
     Sources,
     /// Run the cases.
     Run,
+    /// Run a plan.
+    Plan,
+    /// Run kernels with harmed machine code.
+    Fallback,
+    /// Run a step that hangs.
+    Hang,
     /// Measure the numerics of a device.
     Numerics,
     /// Run the cases under compute-sanitizer.
@@ -91,10 +106,14 @@ impl Arguments {
     ///
     /// # Errors
     /// None is named, or it is refused.
-    pub(crate) fn open_bundle(&self) -> Result<Bundle, String> {
-        let path = self.bundle.as_ref().ok_or("--bundle is missing")?;
+    pub(crate) fn open_bundle(&self) -> Result<Bundle, Stop> {
+        let missing = || Stop::Usage("--bundle is missing".to_owned());
+        let path = self.bundle.as_ref().ok_or_else(missing)?;
         let policy = Policy { allow_unaudited: self.allow_unaudited };
-        Bundle::open(path, policy).map_err(|error| format!("{}: {error}", error.code.name()))
+        Bundle::open(path, policy).map_err(|error| {
+            let text = format!("{}: {error}", error.code.name());
+            if error.code.is_of_the_world() { Stop::World(text) } else { Stop::Refused(text) }
+        })
     }
 
     /// Reads the words behind the name of the program.
@@ -102,6 +121,9 @@ impl Arguments {
         let task = match words.next().as_deref() {
             Some("sources") => Task::Sources,
             Some("run") => Task::Run,
+            Some("plan") => Task::Plan,
+            Some("fallback") => Task::Fallback,
+            Some("hang") => Task::Hang,
             Some("numerics") => Task::Numerics,
             Some("sanitize") => Task::Sanitize,
             Some("flaw") => Task::Flaw,
@@ -165,8 +187,10 @@ impl Arguments {
                 "--large" if all.task == Task::Hostile => all.large = Some(value()?.into()),
                 "--sanitizer" => all.sanitizer = value()?.into(),
                 "--jobs" => all.jobs = number(&word, &value()?)?,
-                _ if matches!(all.task, Task::Numerics | Task::Sanitize | Task::Flaw)
-                    && !word.starts_with('-') =>
+                _ if matches!(
+                    all.task,
+                    Task::Numerics | Task::Sanitize | Task::Flaw | Task::Hang
+                ) && !word.starts_with('-') =>
                 {
                     all.rest.push(word)
                 }
@@ -174,7 +198,40 @@ impl Arguments {
                 _ => return Err(format!("unknown option `{word}`")),
             }
         }
+        all.check()?;
         Ok(all)
+    }
+
+    /// Refuses what a task cannot do without, and names that nothing has.
+    fn check(&self) -> Result<(), String> {
+        let wants = |option: &str, value: &Option<PathBuf>| match value {
+            Some(_) => Ok(()),
+            None => Err(format!("{option} is missing")),
+        };
+        let bundle = || wants("--bundle", &self.bundle);
+        let out = || wants("--out", &self.out);
+        let tools = || match self.rest.iter().find(|tool| !TOOLS.contains(&tool.as_str())) {
+            Some(other) => Err(format!("there is no tool `{other}`")),
+            None => Ok(()),
+        };
+        match self.task {
+            Task::Sources => out(),
+            Task::Numerics if self.rehearse => Ok(()),
+            Task::Run | Task::Plan | Task::Fallback | Task::Numerics => bundle(),
+            Task::Hang => Ok(()),
+            Task::Sanitize => bundle().and_then(|()| out()).and_then(|()| tools()),
+            Task::Flaw if self.rest.len() == 1 => tools(),
+            Task::Flaw => Err("one tool is wanted".to_owned()),
+            Task::Trap if self.ptx.is_none() => bundle(),
+            Task::Trap => match Target::from_name(&self.target) {
+                Some(_) => Ok(()),
+                None => Err(format!("there is no target `{}`", self.target)),
+            },
+            Task::Hostile => wants("--program", &self.program)
+                .and_then(|()| bundle())
+                .and_then(|()| wants("--model", &self.model)),
+            Task::Upload => bundle().and_then(|()| out()),
+        }
     }
 }
 
@@ -199,7 +256,7 @@ mod tests {
         assert_eq!(all.rest, ["--test-threads", "1", "gemv"]);
         let all = parse("run --bundle b --bare --limit 90 gemv").unwrap();
         assert_eq!(all.care, Care { limit: Duration::from_secs(90), is_bare: true });
-        let all = parse("sanitize --jobs 3 --limit 5 memcheck").unwrap();
+        let all = parse("sanitize --bundle b --out o --jobs 3 --limit 5 memcheck").unwrap();
         assert_eq!((all.jobs, all.limit), (3, Some(Duration::from_secs(5))));
     }
 
@@ -220,6 +277,20 @@ mod tests {
             ("trap gemv", "unknown option `gemv`"),
             ("trap --every", "unknown option `--every`"),
             ("numerics --list", "unknown option `--list`"),
+            ("numerics", "--bundle is missing"),
+            ("run gemv", "--bundle is missing"),
+            ("plan", "--bundle is missing"),
+            ("fallback", "--bundle is missing"),
+            ("sources", "--out is missing"),
+            ("sanitize --bundle b", "--out is missing"),
+            ("sanitize --bundle b --out o memchek", "there is no tool `memchek`"),
+            ("flaw", "one tool is wanted"),
+            ("flaw memchek", "there is no tool `memchek`"),
+            ("trap", "--bundle is missing"),
+            ("trap --ptx d --target sm_999", "there is no target `sm_999`"),
+            ("hostile --bundle b", "--program is missing"),
+            ("hostile --bundle b --program p", "--model is missing"),
+            ("upload --bundle b", "--out is missing"),
         ] {
             assert_eq!(parse(text).unwrap_err(), reason);
         }

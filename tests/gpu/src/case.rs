@@ -1,9 +1,12 @@
 //! One case: the kernel of the bundle on the device, its source on the emulator, the same inputs for both.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kernel_abi::bundle::Bundle;
-use kernel_emulator::{Options, run_kernel};
+use kernel_abi::bundle::{Bundle, KernelRef};
+use kernel_emulator::{Memory, Options, run_kernel};
+use kernel_ir::kernel::ParamId;
+use kernel_ir::ops::hardware::Slack;
+use kernel_ir::pipeline::Built;
 use kernel_ir::print;
 use kernel_runtime::kernel::fits;
 use kernel_runtime::{DeviceInfo, KernelImage};
@@ -47,15 +50,19 @@ impl Bench {
     pub(crate) fn report(&self) -> Value {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
         rows.sort_by_key(|row| row["name"].to_string());
-        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        let gpu = machine.device.info().name.clone();
-        json!({ "gpu": gpu, "target": self.target, "seed": self.seed, "cases": rows })
+        let machine = self.machine();
+        json!({
+            "gpu": machine.device.info().name,
+            "target": self.target,
+            "seed": self.seed,
+            "most_bytes_of_buffers": machine.peak_bytes(),
+            "cases": rows,
+        })
     }
 
     /// Whether the device was given up.
     pub(crate) fn is_given_up(&self) -> bool {
-        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        machine.device.is_given_up()
+        self.machine().device.is_given_up()
     }
 
     /// Runs a case of a source.
@@ -85,6 +92,23 @@ impl Bench {
     }
 
     fn compare(&self, source: &Source, number: usize) -> Result<Outcome, String> {
+        let (bundled, prepared) = self.prepare(source, number)?;
+        let params = &prepared.built.kernel.params;
+        let ran = self.machine().run(&KernelImage::of(bundled), params, &prepared.memory);
+        prepared.judge(ran.map_err(|stop| stop.to_string())?)
+    }
+
+    /// The device, for one launch at a time.
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The kernel of a case in the bundle, and what the emulator makes of its source.
+    pub(crate) fn prepare(
+        &self,
+        source: &Source,
+        number: usize,
+    ) -> Result<(KernelRef<'_>, Prepared), String> {
         let (case, name) = (&source.cases[number], source.bundled(number));
         let bundled = self.bundle.artefact(&name, &self.target).ok_or_else(|| {
             format!("the bundle has no `{name}` for {}; build it from these sources", self.target)
@@ -102,18 +126,31 @@ impl Bench {
         let mut wanted = memory.clone();
         run_kernel(&built.kernel, &mut wanted, &Options::STANDARD)
             .map_err(|error| format!("on the emulator: {error}"))?;
-        let params = &built.kernel.params;
-        let ran = {
-            let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-            machine.run(&KernelImage::of(bundled), params, &memory)
-        };
-        let outputs = ran.map_err(|stop| stop.to_string())?;
+        Ok((bundled, Prepared { built, memory, wanted, slack: case.directives.gpu }))
+    }
+}
+
+/// A case before its launch on a device.
+pub(crate) struct Prepared {
+    /// The kernel as the emulator has it.
+    pub(crate) built: Built,
+    /// What the launch is given.
+    pub(crate) memory: Memory,
+    /// What it must leave.
+    wanted: Memory,
+    slack: Slack,
+}
+
+impl Prepared {
+    /// Compares what a launch left in its outputs.
+    pub(crate) fn judge(&self, outputs: Vec<(ParamId, Vec<u8>)>) -> Result<Outcome, String> {
         let (mut all, mut first) = (Tally::default(), None);
         for (id, bytes) in outputs {
-            let buffer = wanted.buffer(id).ok_or("an output is no buffer")?;
-            let (tally, text) = judge(buffer, &bytes, case.directives.gpu);
+            let buffer = self.wanted.buffer(id).ok_or("an output is no buffer")?;
+            let (tally, text) = judge(buffer, &bytes, self.slack);
             all.add(tally);
-            first = first.or(text.map(|text| format!("`{}` {text}", params[id].name)));
+            let name = &self.built.kernel.params[id].name;
+            first = first.or(text.map(|text| format!("`{name}` {text}")));
         }
         Ok(match first {
             None => Outcome::Agrees(all),
@@ -122,7 +159,8 @@ impl Bench {
     }
 }
 
-enum Outcome {
+/// What a comparison says.
+pub(crate) enum Outcome {
     Agrees(Tally),
     Differs(Tally, String),
 }
@@ -132,8 +170,8 @@ enum Outcome {
 /// # Errors
 /// There is none.
 pub(crate) fn target_of(bundle: &Bundle, info: &DeviceInfo) -> Result<String, String> {
-    let fitting = |target: &&str| fits(target, info.capability, false);
-    let found = bundle.targets().into_iter().rev().find(fitting).map(str::to_owned);
+    let fitting = |target: &&str| fits(target, info.capability);
+    let found = bundle.targets().into_iter().find(fitting).map(str::to_owned);
     found.ok_or_else(|| {
         let targets: Vec<&str> = bundle.targets().into_iter().collect();
         format!("the bundle is for {}, the device is {}", targets.join(", "), info.architecture())

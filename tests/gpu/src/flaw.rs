@@ -1,13 +1,11 @@
 //! Kernels with a flaw each, by hand, that a tool of compute-sanitizer must find: without them a clean report could
 //! mean that the tool saw nothing.
 
-use kernel_abi::plan::{ExtentSpec, ParamSpec, Signature};
 use kernel_abi::{Access, DType};
-use kernel_runtime::{
-    Buffer, Device, Kernel, KernelImage, LaunchShape, Ptx, RuntimeError, Stream, Value,
-};
+use kernel_runtime::{Buffer, Device, Kernel, RuntimeError, Stream, Value};
 
 use crate::arguments::Arguments;
+use crate::by_hand;
 
 const THREADS: u32 = 64;
 
@@ -55,29 +53,8 @@ fn run(ordinal: u32, body: &str) -> Result<(), RuntimeError> {
     let device = Device::open(ordinal)?;
     let target = format!("{}a", device.info().architecture());
     let text = ptx(body, &target);
-    let x = ParamSpec {
-        name: "x".to_owned(),
-        access: Access::Inout,
-        settled: false,
-        dtype: DType::U32,
-        shape: vec![ExtentSpec::Const(u64::from(THREADS))],
-        stored: None,
-        scaled: None,
-        contract: None,
-    };
-    let image = KernelImage {
-        name: "flaw".to_owned(),
-        symbol: "flaw",
-        signature: Signature { params: vec![x], starts_early: false },
-        shape: LaunchShape {
-            grid: [1, 1, 1],
-            threads: THREADS,
-            dynamic_shared_bytes: 0,
-            cluster: None,
-        },
-        cubins: Vec::new(),
-        ptx: vec![Ptx { target: &target, text: &text }],
-    };
+    let x = by_hand::buffer("x", Access::Inout, DType::U32, u64::from(THREADS));
+    let image = by_hand::image("flaw", vec![x], THREADS, &target, &text);
     let kernel = Kernel::load(&device, &image)?;
     let buffer = Buffer::new(&device, "x", DType::U32, u64::from(THREADS))?;
     let stream = Stream::new(&device)?;

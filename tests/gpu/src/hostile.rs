@@ -2,8 +2,6 @@
 //! wrong or change under it, and killed at any time. Each case must end within ten seconds with its code and leave the
 //! memory of the device free; then the next start works.
 
-mod child;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +10,8 @@ use kernel_runtime::{Buffer, Device, probe};
 use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
-use child::{Child, Ended, Scratch};
+use crate::child::{Child, Ended, Scratch};
+use crate::report::Report;
 
 /// A case that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -43,11 +42,11 @@ enum Want {
 pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let program = all.program.clone().ok_or("--program is missing")?;
     let bundle = all.bundle.clone().ok_or("--bundle is missing")?;
+    let model = all.model.clone().ok_or("--model is missing")?;
+    let report = Report::create(all.report.as_deref())?;
     let device =
         Device::open(all.device).map_err(|error| format!("{}: {error}", error.code().name()))?;
     let scratch = Scratch::new()?;
-    let own = || kernel_tests::program::package_folder().join("../models/kimi_k3/mini");
-    let model = all.model.clone().unwrap_or_else(own);
     let mut stage =
         Stage { program, bundle, model, device, scratch, say, rows: Vec::new(), text: Vec::new() };
     stage.undisturbed()?;
@@ -57,7 +56,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     stage.signals()?;
     stage.run("the next start", Want::Text)?;
     let is_right = stage.rows.iter().all(|row| row["verdict"] == RIGHT);
-    let report = json!({
+    report.finish(&json!({
         "device": stage.device.info().name,
         "driver": probe().map(|driver| driver.version).unwrap_or(0),
         "limit_seconds": LIMIT.as_secs(),
@@ -65,10 +64,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
         "cases": stage.rows,
         "not_run": "exclusive compute mode: the settings of a card stay as they are; \
                     a unit test of kernel_runtime has its codes",
-    });
-    if let Some(path) = &all.report {
-        crate::write(path, format!("{report:#}\n").as_bytes())?;
-    }
+    }))?;
     Ok(u8::from(!is_right))
 }
 

@@ -1,5 +1,6 @@
 //! The device that cases run on, and memory of it with guards around.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use kernel_abi::{Access, DType};
 use kernel_emulator::{Argument, Memory};
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Param, ParamId};
-use kernel_runtime::{Buffer, Device, Kernel, KernelImage, RuntimeError, Stream, Value};
+use kernel_runtime::{
+    Buffer, Device, Kernel, KernelImage, Pool, PooledBuffer, RuntimeError, Stream, Value,
+};
 
 use crate::judge::POISON;
 
@@ -36,6 +39,8 @@ impl Care {
 pub(crate) struct Machine {
     pub(crate) device: Device,
     stream: Stream,
+    /// The memory of the cases, one after the other.
+    pool: RefCell<Pool<Device>>,
     is_bare: bool,
 }
 
@@ -68,8 +73,25 @@ impl fmt::Display for Stop {
 
 /// A buffer in the middle of its guards.
 struct Guarded {
-    whole: Buffer,
+    whole: Whole,
     inner: Buffer,
+}
+
+/// Where the buffers of a launch lie.
+enum Whole {
+    /// In a block that others have used and will use.
+    Pooled(PooledBuffer),
+    /// In memory of its own and no larger, so that a tool sees what is beyond.
+    Own(Buffer),
+}
+
+impl Whole {
+    fn buffer(&self) -> &Buffer {
+        match self {
+            Whole::Pooled(pooled) => pooled.buffer(),
+            Whole::Own(buffer) => buffer,
+        }
+    }
 }
 
 impl Machine {
@@ -78,7 +100,13 @@ impl Machine {
         let device = Device::open(ordinal)?;
         let mut stream = Stream::new(&device)?;
         stream.set_limit(care.limit);
-        Ok(Machine { device, stream, is_bare: care.is_bare })
+        let pool = RefCell::new(Pool::new(device.clone()));
+        Ok(Machine { device, stream, pool, is_bare: care.is_bare })
+    }
+
+    /// The most bytes that the memory of the cases had.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.pool.borrow().peak_bytes()
     }
 
     /// Launches a kernel on this memory and gives what its outputs hold then, by parameter.
@@ -104,6 +132,25 @@ impl Machine {
         memory: &Memory,
     ) -> Result<Vec<(ParamId, Vec<u8>)>, Stop> {
         let mut buffers: Vec<(ParamId, Guarded)> = Vec::new();
+        let outputs = self.launch_on(&mut buffers, kernel, params, memory);
+        let mut pool = self.pool.borrow_mut();
+        for (_, buffer) in buffers {
+            match buffer.whole {
+                Whole::Pooled(pooled) => pool.give_back_buffer(pooled),
+                Whole::Own(buffer) => drop(buffer),
+            }
+        }
+        outputs
+    }
+
+    /// Launches a kernel; `buffers` are those that its launch has taken.
+    fn launch_on(
+        &self,
+        buffers: &mut Vec<(ParamId, Guarded)>,
+        kernel: &Kernel,
+        params: &IndexVec<ParamId, Param>,
+        memory: &Memory,
+    ) -> Result<Vec<(ParamId, Vec<u8>)>, Stop> {
         let mut scalars: Vec<(ParamId, Scalar)> = Vec::new();
         for (id, param) in params.iter_enumerated() {
             match memory.argument(id) {
@@ -125,8 +172,8 @@ impl Machine {
         self.stream.launch(kernel, &given)?;
         self.stream.finish(|| vec![kernel.name().to_owned()])?;
         let mut outputs = Vec::new();
-        for (id, buffer) in &buffers {
-            let bytes = self.stream.read(&buffer.whole)?;
+        for (id, buffer) in buffers.iter() {
+            let bytes = self.stream.read(buffer.whole.buffer())?;
             let inner = self.guard()..self.guard() + buffer.inner.bytes();
             let outside = bytes[..inner.start].iter().chain(&bytes[inner.end..]);
             if outside.into_iter().any(|&byte| byte != GUARD_BYTE) {
@@ -152,10 +199,14 @@ impl Machine {
     /// Memory for a parameter: what it is given, or poison where the kernel is to write.
     fn guarded(&self, param: &Param, elements: u64, bytes: &[u8]) -> Result<Guarded, RuntimeError> {
         let size = (bytes.len() + 2 * self.guard()) as u64;
-        let whole = Buffer::new(&self.device, &param.name, DType::U8, size)?;
-        let inner = whole.part(self.guard() as u64, &param.name, param.dtype, elements)?;
+        let whole = if self.is_bare {
+            Whole::Own(Buffer::new(&self.device, &param.name, DType::U8, size)?)
+        } else {
+            Whole::Pooled(self.pool.borrow_mut().buffer(&param.name, DType::U8, size)?)
+        };
+        let inner = whole.buffer().part(self.guard() as u64, &param.name, param.dtype, elements)?;
         if !self.is_bare {
-            self.stream.fill(&whole, GUARD_BYTE)?;
+            self.stream.fill(whole.buffer(), GUARD_BYTE)?;
         }
         match param.access {
             Access::Scratch if self.is_bare => {}

@@ -25,9 +25,11 @@ use kernel_runtime::{KernelImage, probe};
 use kernel_tests::program::{self, Program};
 use serde_json::{Value, json};
 
+use crate::Stop;
 use crate::arguments::Arguments;
 use crate::case::{hash, target_of};
 use crate::machine::{Care, Machine};
+use crate::report::Report;
 use checks::{Check, Subject};
 use inputs::{Place, Set};
 use products::Matrices;
@@ -44,13 +46,14 @@ const INPUTS: u64 = 10_000_000;
 type Launch<'a> = dyn Fn(&Memory) -> Result<Vec<(ParamId, Vec<u8>)>, String> + Sync + 'a;
 
 /// Measures, prints a line for each kernel and set, and writes the report; 1 where a bound does not hold.
-pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
+pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, Stop> {
     let chosen: Vec<Check> = checks::all(all.every)
         .into_iter()
         .filter(|check| {
             all.rest.is_empty() || all.rest.iter().any(|word| check.name.contains(word))
         })
         .collect();
+    let report = Report::create(all.report.as_deref())?;
     let seed = all.seed.unwrap_or(1);
     let run = Run { seed, size: if all.rehearse { REHEARSED } else { ELEMENTS }, say };
     let mut head = json!({ "seed": seed });
@@ -73,17 +76,14 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let code = match rows {
         Ok(rows) => {
             let holds = rows.iter().all(|row| row["holds"] == true);
-            let report = merged(head, json!({ "holds": holds, "rows": rows }));
-            if let Some(path) = &all.report {
-                crate::write(path, format!("{report:#}\n").as_bytes())?;
-            }
+            report.finish(&merged(head, json!({ "holds": holds, "rows": rows })))?;
             u8::from(!holds)
         }
         Err(reason) if is_given_up => {
-            say(&format!("error: {reason}\n"));
+            crate::complain(&format!("error: {reason}\n"));
             4
         }
-        Err(reason) => return Err(reason),
+        Err(reason) => return Err(reason.into()),
     };
     if is_given_up {
         kernel_runtime::end_process(code);

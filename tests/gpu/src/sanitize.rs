@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::arguments::Arguments;
+use crate::report::Report;
 
 /// The tools of compute-sanitizer.
 pub(crate) const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
@@ -32,9 +33,7 @@ const KEPT: usize = 60;
 pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let bundle = all.bundle.as_ref().ok_or("--bundle is missing")?;
     let out = all.out.as_ref().ok_or("--out is missing")?;
-    if let Some(other) = all.rest.iter().find(|tool| !TOOLS.contains(&tool.as_str())) {
-        return Err(format!("there is no tool `{other}`"));
-    }
+    let report = Report::create(all.report.as_deref())?;
     std::fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let version = version(&all.sanitizer)?;
     let seed = all.seed.unwrap_or_else(crate::fresh_seed);
@@ -66,10 +65,8 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let is_good =
         |row: &Value| row["verdict"] == if row["part"] == CONTROL { FOUND } else { CLEAN };
     let is_clean = rows.iter().all(is_good);
-    let report = json!({ "sanitizer": version, "seed": seed, "clean": is_clean, "runs": rows });
-    if let Some(path) = &all.report {
-        crate::write(path, format!("{report:#}\n").as_bytes())?;
-    }
+    report
+        .finish(&json!({ "sanitizer": version, "seed": seed, "clean": is_clean, "runs": rows }))?;
     Ok(u8::from(!is_clean))
 }
 

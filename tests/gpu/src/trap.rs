@@ -10,17 +10,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use kernel_abi::bundle::Bundle;
-use kernel_abi::plan::{ExtentSpec, ParamSpec, Signature};
 use kernel_abi::{Access, DType};
 use kernel_runtime::kernel::fits;
 use kernel_runtime::launch::Given;
-use kernel_runtime::{
-    Buffer, Cubin, Device, Event, Kernel, KernelImage, LaunchShape, Ptx, RuntimeError, Stream,
-    Value,
-};
+use kernel_runtime::{Buffer, Device, Event, Kernel, KernelImage, RuntimeError, Stream, Value};
 use serde_json::json;
 
+use crate::Stop;
 use crate::arguments::Arguments;
+use crate::by_hand;
+use crate::report::Report;
 
 const TRAP: &str = include_str!("../../suite/audit/basic/flag_then_barrier_trap.ptx");
 
@@ -73,7 +72,7 @@ fn modules(target: &str) -> [(&'static str, &'static str, String); 3] {
 }
 
 /// Writes the PTX, or runs everything and says how often which value came.
-pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
+pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, Stop> {
     if let Some(folder) = &all.ptx {
         for (name, _, text) in modules(&all.target) {
             crate::write(&folder.join(format!("{name}.ptx")), text.as_bytes())?;
@@ -86,12 +85,13 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
         return Ok(0);
     }
     let bundle = all.open_bundle()?;
+    let report = Report::create(all.report.as_deref())?;
     let device = Device::open(all.device).map_err(show)?;
     let outcome = measure(all, &bundle, &device);
     let code = match &outcome {
         Ok(counts) => {
             say(&counts.text());
-            let report = json!({
+            report.finish(&json!({
                 "gpu": device.info().name,
                 "runs": all.runs,
                 "machine_code": if all.cubins.is_some() { "ptxas" } else { "the driver" },
@@ -100,14 +100,11 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
                 "pair_right": counts.pair.right,
                 "pair_us": counts.pair.early_us,
                 "pair_one_after_the_other_us": counts.pair.plain_us,
-            });
-            if let Some(path) = &all.report {
-                crate::write(path, format!("{report:#}\n").as_bytes())?;
-            }
+            }))?;
             u8::from(!counts.are_as_expected(all.runs))
         }
         Err(reason) => {
-            say(&format!("error: {reason}\n"));
+            crate::complain(&format!("error: {reason}\n"));
             4
         }
     };
@@ -294,35 +291,17 @@ fn load(
         Some(folder) => Some(read(&folder.join(format!("{name}.cubin")))?),
         None => None,
     };
-    let param = |name: &str, access, dtype, elements| ParamSpec {
-        name: name.to_owned(),
-        access,
-        settled: false,
-        dtype,
-        shape: vec![ExtentSpec::Const(elements)],
-        stored: None,
-        scaled: None,
-        contract: None,
-    };
     let mut params = vec![
-        param("x", Access::Inout, DType::F32, 3 * THREADS),
-        param("flag", Access::Inout, DType::U32, 1),
+        by_hand::buffer("x", Access::Inout, DType::F32, 3 * THREADS),
+        by_hand::buffer("flag", Access::Inout, DType::U32, 1),
     ];
     if symbol == "k3" {
-        params.push(param("y", Access::Output, DType::F32, THREADS));
+        params.push(by_hand::buffer("y", Access::Output, DType::F32, THREADS));
     }
     let image = KernelImage {
         name: name.to_owned(),
-        symbol,
-        signature: Signature { params, starts_early: false },
-        shape: LaunchShape {
-            grid: [1, 1, 1],
-            threads: THREADS as u32,
-            dynamic_shared_bytes: 0,
-            cluster: None,
-        },
-        cubins: cubin.iter().map(|bytes| Cubin { target: &target, bytes }).collect(),
-        ptx: vec![Ptx { target: &target, text }],
+        cubin: cubin.as_deref(),
+        ..by_hand::image(symbol, params, THREADS as u32, &target, text)
     };
     Kernel::load(device, &image).map_err(show)
 }
@@ -335,7 +314,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 fn pair(bundle: &Bundle, device: &Device, runs: u32) -> Result<Pair, String> {
     let capability = device.info().capability;
     let targets = bundle.targets();
-    let target = targets.iter().find(|target| fits(target, capability, false));
+    let target = targets.iter().find(|target| fits(target, capability));
     let target = target.ok_or("the bundle has nothing for this device")?;
     let [first, second] = ["first", "second"].map(|name| {
         let artefact = format!("run_overlap_{name}.tile.0");

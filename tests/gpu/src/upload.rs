@@ -15,7 +15,9 @@ use kimi_k3::packed::{Packed, Place};
 use kimi_k3::weights::{Piece, Recipe, TensorSource};
 use serde_json::{Value, json};
 
+use crate::Stop;
 use crate::arguments::Arguments;
+use crate::report::Report;
 
 /// Layers whose experts are loaded: 656 MB each at sixteen ranks.
 const LAYERS: usize = 12;
@@ -50,9 +52,10 @@ struct Experts {
 type Weights = Vec<(BufferId, Vec<Recipe>)>;
 
 /// Times the ways and writes the report.
-pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
-    let folder = all.out.as_ref().ok_or("--out is missing")?;
+pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, Stop> {
+    let folder = all.out.as_ref().ok_or_else(|| Stop::Usage("--out is missing".to_owned()))?;
     let bundle = all.open_bundle()?;
+    let report = Report::create(all.report.as_deref())?;
     let head = bundle
         .kernels()
         .map(|kernel| kernel.head())
@@ -111,7 +114,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
     let copied = started.elapsed().as_secs_f64();
     let rate = (bytes.len() * LAYERS) as f64 / copied / 1e9;
     say(&format!("copied alone: {rate:.2} GB/s\n"));
-    let report = json!({
+    report.finish(&json!({
         "device": device.info().name,
         "driver": probe().map(|driver| driver.version).unwrap_or(0),
         "processors": std::thread::available_parallelism().map_or(0, usize::from),
@@ -121,10 +124,7 @@ pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, String> {
         "copied_alone_gigabytes_per_second": rate,
         "peak_memory_bytes": kimi_k3::memory::peak(),
         "row_major_bytes_in_memory": source.0.len(),
-    });
-    if let Some(path) = &all.report {
-        crate::write(path, format!("{report:#}\n").as_bytes())?;
-    }
+    }))?;
     Ok(0)
 }
 

@@ -76,7 +76,8 @@ fn what_cannot_start_is_said() {
     let folder = folder("sanitize_none");
     let (output, _) = sanitize(&folder, Path::new("no-such-program"), &[]);
     assert_eq!(output.status.code(), Some(4));
-    assert!(output.stdout.starts_with(b"error: no-such-program: "), "{output:?}");
+    assert!(output.stderr.starts_with(b"error: no-such-program: "), "{output:?}");
     let (output, _) = sanitize(&folder, Path::new("no-such-program"), &["lintcheck"]);
-    assert_eq!(output.stdout, b"error: there is no tool `lintcheck`\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stderr.starts_with(b"error: there is no tool `lintcheck`\n"), "{output:?}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What is printed for a wrong command line.
+/// What is printed for `--help` and a wrong command line.
 pub(crate) const USAGE: &str = "usage: kernel-bench --bundle FILE [options]\n\
   Times every kernel of a bundle on random data with a cold second-level cache. Kernels of one name and one set of\n\
   parameters (the variants of `kernelc build --all-tunings`) are contenders: they take turns.\n\
@@ -24,6 +24,18 @@ pub(crate) const USAGE: &str = "usage: kernel-bench --bundle FILE [options]\n\
     --allow-unaudited       takes kernels whose audit is not clean\n\
     --json FILE             everything as JSON\n\
     --commit HASH           what the bundle was built from, for the JSON\n";
+
+/// What is printed for `--help` and `--version`.
+pub(crate) fn asked(words: impl Iterator<Item = String>) -> Option<&'static str> {
+    const VERSION: &str = concat!("kernel-bench ", env!("CARGO_PKG_VERSION"), "\n");
+    words
+        .filter_map(|word| match word.as_str() {
+            "--help" | "-h" => Some(USAGE),
+            "--version" | "-V" => Some(VERSION),
+            _ => None,
+        })
+        .next()
+}
 
 /// When something starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use kernel_abi::bundle::{Bundle, BundleError, Policy, end_on_bus_error, fail_at_size_limit};
 use kernel_abi::whole::WholeFile;
 use kernel_runtime::kernel::fits;
-use kernel_runtime::{Device, RuntimeError, probe, timing};
+use kernel_runtime::{Device, Pool, RuntimeError, probe, timing};
 use serde_json::{Value, json};
 
 use arguments::{Arguments, USAGE};
@@ -47,6 +47,10 @@ impl From<RuntimeError> for Stop {
 fn main() -> ExitCode {
     end_on_bus_error(4);
     fail_at_size_limit();
+    if let Some(text) = arguments::asked(std::env::args().skip(1)) {
+        say(text);
+        return ExitCode::SUCCESS;
+    }
     let done = Arguments::parse(std::env::args().skip(1)).map_err(Stop::Usage).and_then(run);
     let code = match done {
         Ok(code) => code,
@@ -93,7 +97,7 @@ fn run(all: Arguments) -> Result<u8, Stop> {
     let device = Device::open(all.device)?;
     let info = device.info().clone();
     let targets = bundle.targets();
-    let target = targets.iter().rev().find(|target| fits(target, info.capability, false));
+    let target = targets.iter().rev().find(|target| fits(target, info.capability));
     let target = *target.ok_or_else(|| RuntimeError::Architecture {
         kernel: "the bundle".to_owned(),
         built_for: targets.iter().copied().collect::<Vec<_>>().join(", "),
@@ -109,8 +113,9 @@ fn run(all: Arguments) -> Result<u8, Stop> {
     ));
     let mut list: Vec<Value> = Vec::new();
     let mut zeros: Vec<Zeros> = Vec::new();
+    let mut pool = Pool::new(device.clone());
     for group in &groups {
-        let outcome = measure::group(&stream, group, &all)?;
+        let outcome = measure::group(&stream, &mut pool, group, &all)?;
         let rows: Vec<Row> = group
             .contenders
             .iter()

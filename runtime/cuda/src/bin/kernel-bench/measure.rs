@@ -7,7 +7,8 @@ use kernel_abi::numeric::{elements_in, read_element, to_f64};
 use kernel_runtime::launch::Given;
 use kernel_runtime::timing::Flush;
 use kernel_runtime::{
-    Begin, Buffer, Device, Event, Graph, Kernel, KernelImage, RuntimeError, Stream, Value,
+    Begin, Device, Event, Graph, Kernel, KernelImage, Pool, PooledBuffer, RuntimeError, Stream,
+    Value,
 };
 
 use crate::arguments::{Arguments, Start};
@@ -98,12 +99,16 @@ pub(crate) fn stream(device: &Device) -> Result<Stream, RuntimeError> {
     Ok(stream)
 }
 
-/// Times all contenders of a group, by turns.
+/// Buffers for each parameter of a group.
+type Set = Vec<PooledBuffer>;
+
+/// Times all contenders of a group, by turns; its buffers come from a pool and go back to it for the next group.
 ///
 /// # Errors
 /// There is too little memory, a kernel is refused, or one does not end.
 pub(crate) fn group(
     stream: &Stream,
+    pool: &mut Pool<Device>,
     group: &Group<'_>,
     all: &Arguments,
 ) -> Result<Outcome, RuntimeError> {
@@ -114,8 +119,8 @@ pub(crate) fn group(
     let rounds = Rounds::new(least.min(group.bytes()), l2_bytes, all.launches, all.is_warm);
     let name = group.contenders.first().map_or("", |contender| contender.name.as_str());
     let needed = group.bytes().saturating_mul(rounds.copies);
-    device.check_free(&format!("{} sets of the buffers of {name}", rounds.copies), needed)?;
-    let sets = sets(stream, group, rounds.copies, all.seed)?;
+    pool.check_free(&format!("{} sets of the buffers of {name}", rounds.copies), needed)?;
+    let sets = sets(stream, pool, group, rounds.copies, all.seed)?;
     let flush = if rounds.is_flushed { Some(Flush::new(stream)?) } else { None };
     let mut graphs = Vec::new();
     let mut timed = Vec::new();
@@ -142,39 +147,41 @@ pub(crate) fn group(
             }
         }
     }
-    Ok(Outcome { timed, zeros: zeros(stream, group, &sets, &all.zeros)? })
+    let zeros = zeros(stream, group, &sets, &all.zeros)?;
+    sets.into_iter().flatten().for_each(|buffer| pool.give_back_buffer(buffer));
+    Ok(Outcome { timed, zeros })
 }
 
 /// The buffers of a group, several times.
 fn sets(
     stream: &Stream,
+    pool: &mut Pool<Device>,
     group: &Group<'_>,
     copies: u64,
     seed: u64,
-) -> Result<Vec<Vec<Buffer>>, RuntimeError> {
-    let device = stream.device();
-    let new = |need: &Need| Buffer::new(device, &need.name, need.dtype, need.elements);
+) -> Result<Vec<Set>, RuntimeError> {
+    let mut new = |need: &Need| pool.buffer(&need.name, need.dtype, need.elements);
     let sets = (0..copies)
-        .map(|_| group.needs.iter().map(new).collect())
-        .collect::<Result<Vec<Vec<Buffer>>, RuntimeError>>()?;
+        .map(|_| group.needs.iter().map(&mut new).collect())
+        .collect::<Result<Vec<Set>, RuntimeError>>()?;
     for (at, need) in group.needs.iter().enumerate() {
         let bytes = block(need, seed, at as u64)?;
         if bytes.is_empty() {
             continue;
         }
-        let source = Buffer::new(device, "block", DType::U8, bytes.len() as u64)?;
-        stream.write(&source, &bytes)?;
+        let source = pool.buffer("block", DType::U8, bytes.len() as u64)?;
+        stream.write(source.buffer(), &bytes)?;
         for set in &sets {
-            let target = &set[at];
+            let target = set[at].buffer();
             let mut to = 0;
             while to < target.bytes() {
                 let len = bytes.len().min(target.bytes() - to);
-                stream.copy_bytes((&source, 0), (target, to), len)?;
+                stream.copy_bytes((source.buffer(), 0), (target, to), len)?;
                 to += len;
             }
         }
-        // The block is freed when the copies are done.
         stream.finish(|| vec![format!("copies to `{}`", need.name)])?;
+        pool.give_back_buffer(source);
     }
     Ok(sets)
 }
@@ -183,7 +190,7 @@ fn sets(
 fn graph(
     stream: &Stream,
     contender: &Contender<'_>,
-    sets: &[Vec<Buffer>],
+    sets: &[Set],
     rounds: Rounds,
     all: &Arguments,
 ) -> Result<(Graph, Vec<u32>), RuntimeError> {
@@ -199,7 +206,8 @@ fn graph(
         for round in 0..rounds.launches {
             let set = &sets[(round % rounds.copies) as usize];
             for (at, (link, kernel)) in contender.links.iter().zip(&kernels).enumerate() {
-                let buffers = link.buffers.iter().map(|&(name, i)| (name, Value::Buffer(&set[i])));
+                let value = |i: usize| Value::Buffer(set[i].buffer());
+                let buffers = link.buffers.iter().map(|&(name, i)| (name, value(i)));
                 let scalars =
                     link.scalars.iter().map(|(name, s)| (name.as_str(), Value::Scalar(*s)));
                 let given: Vec<Given<'_>> = buffers.chain(scalars).collect();
@@ -215,7 +223,7 @@ fn graph(
 fn zeros(
     stream: &Stream,
     group: &Group<'_>,
-    sets: &[Vec<Buffer>],
+    sets: &[Set],
     names: &[String],
 ) -> Result<Vec<Zeros>, RuntimeError> {
     let mut found = Vec::new();
@@ -223,7 +231,7 @@ fn zeros(
         if names.contains(&need.name) {
             let mut one = Zeros { name: need.name.clone(), bytes: 0, sum: 0.0 };
             for set in sets {
-                one.add(need.dtype, &stream.read(&set[at])?);
+                one.add(need.dtype, &stream.read(set[at].buffer())?);
             }
             found.push(one);
         }

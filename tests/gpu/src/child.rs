@@ -13,26 +13,26 @@ const END: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A folder of the system that is removed at the end.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     folder: PathBuf,
     children: AtomicU32,
 }
 
 impl Scratch {
-    pub(super) fn new() -> Result<Scratch, String> {
-        let folder = std::env::temp_dir().join(format!("gpu-tests-hostile-{}", std::process::id()));
+    pub(crate) fn new() -> Result<Scratch, String> {
+        let folder = std::env::temp_dir().join(format!("gpu-tests-{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Scratch { folder, children: AtomicU32::new(0) })
     }
 
     /// A file of it.
-    pub(super) fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// A message without the path of the folder.
-    pub(super) fn without_path(&self, text: &str) -> String {
+    pub(crate) fn without_path(&self, text: &str) -> String {
         text.replace(&*self.folder.to_string_lossy(), "DIR")
     }
 }
@@ -45,7 +45,7 @@ impl Drop for Scratch {
 }
 
 /// A running process.
-pub(super) struct Child {
+pub(crate) struct Child {
     process: std::process::Child,
     started: Instant,
     stdout: PathBuf,
@@ -53,22 +53,22 @@ pub(super) struct Child {
 }
 
 /// What came of a process.
-pub(super) struct Ended {
-    pub(super) exit: Option<i32>,
-    pub(super) signal: Option<i32>,
-    pub(super) taken: Duration,
-    pub(super) stdout: Vec<u8>,
+pub(crate) struct Ended {
+    pub(crate) exit: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) taken: Duration,
+    pub(crate) stdout: Vec<u8>,
     stderr: String,
 }
 
 impl Ended {
     /// What is no process.
-    pub(super) fn said(message: String, taken: Duration) -> Ended {
+    pub(crate) fn said(message: String, taken: Duration) -> Ended {
         Ended { exit: None, signal: None, taken, stdout: Vec::new(), stderr: message }
     }
 
     /// The line with the error, else the last one.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let lines = || self.stderr.lines().filter(|line| !line.trim().is_empty());
         let error = lines().find(|line| line.contains("error["));
         error.or(lines().next_back()).unwrap_or_default().to_owned()
@@ -77,7 +77,7 @@ impl Ended {
 
 impl Child {
     /// Starts a process whose output goes into files.
-    pub(super) fn start(mut command: Command, scratch: &Scratch) -> Result<Child, String> {
+    pub(crate) fn start(mut command: Command, scratch: &Scratch) -> Result<Child, String> {
         let number = scratch.children.fetch_add(1, Ordering::Relaxed);
         let (stdout, stderr) =
             (scratch.at(&format!("{number}.out")), scratch.at(&format!("{number}.err")));
@@ -92,7 +92,7 @@ impl Child {
     }
 
     /// Waits until the process has a file of that name mapped (`maps`) or open (`fd`).
-    pub(super) fn wait_for(&self, table: &str, name: &str) -> Result<(), String> {
+    pub(crate) fn wait_for(&self, table: &str, name: &str) -> Result<(), String> {
         let path = PathBuf::from(format!("/proc/{}/{table}", self.process.id()));
         self.wait(&format!("`{name}` in `{table}`"), || {
             if table == "fd" {
@@ -106,7 +106,7 @@ impl Child {
     }
 
     /// Waits until the process has written text.
-    pub(super) fn wait_for_text(&self) -> Result<(), String> {
+    pub(crate) fn wait_for_text(&self) -> Result<(), String> {
         self.wait("text", || std::fs::metadata(&self.stdout).is_ok_and(|file| file.len() > 0))
     }
 
@@ -121,7 +121,7 @@ impl Child {
     }
 
     /// Does something while the process stands still.
-    pub(super) fn paused(&self, act: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    pub(crate) fn paused(&self, act: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         self.send("STOP")?;
         let done = act();
         self.send("CONT")?;
@@ -129,7 +129,7 @@ impl Child {
     }
 
     /// Sends a signal.
-    pub(super) fn send(&self, signal: &str) -> Result<(), String> {
+    pub(crate) fn send(&self, signal: &str) -> Result<(), String> {
         let id = self.process.id().to_string();
         let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
         match sent {
@@ -140,7 +140,7 @@ impl Child {
     }
 
     /// Waits for the end; a process that hangs is killed.
-    pub(super) fn end(mut self) -> Ended {
+    pub(crate) fn end(mut self) -> Ended {
         let status = loop {
             match self.process.try_wait() {
                 Ok(Some(status)) => break Some(status),

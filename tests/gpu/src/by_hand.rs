@@ -1,0 +1,43 @@
+//! Kernels that are written as PTX by hand: what a launch of them must hold.
+
+use kernel_abi::plan::{ExtentSpec, ParamSpec, Signature};
+use kernel_abi::{Access, DType};
+use kernel_runtime::{KernelImage, LaunchShape};
+
+/// A parameter: a buffer of so many elements.
+pub(crate) fn buffer(name: &str, access: Access, dtype: DType, elements: u64) -> ParamSpec {
+    ParamSpec { shape: vec![ExtentSpec::Const(elements)], ..scalar(name, access, dtype) }
+}
+
+/// A parameter without extents.
+pub(crate) fn scalar(name: &str, access: Access, dtype: DType) -> ParamSpec {
+    ParamSpec {
+        name: name.to_owned(),
+        access,
+        settled: false,
+        dtype,
+        shape: Vec::new(),
+        stored: None,
+        scaled: None,
+        contract: None,
+    }
+}
+
+/// A kernel of one CTA. `target` is what the text says.
+pub(crate) fn image<'a>(
+    symbol: &'a str,
+    params: Vec<ParamSpec>,
+    threads: u32,
+    target: &'a str,
+    text: &'a str,
+) -> KernelImage<'a> {
+    KernelImage {
+        name: symbol.to_owned(),
+        symbol,
+        signature: Signature { params, starts_early: false },
+        shape: LaunchShape { grid: [1, 1, 1], threads, dynamic_shared_bytes: 0, cluster: None },
+        target,
+        cubin: None,
+        ptx: Some(text),
+    }
+}
