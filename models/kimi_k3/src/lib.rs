@@ -3,7 +3,7 @@
 //!
 //! Scope of this version: [`config`], [`checkpoint`] with its [`names`] and [`manifest`], [`kernels`], the
 //! [`plan`] of a step with its [`weights`] and how they are loaded ([`load`]), the loop over it ([`step`], [`sample`]), the [`mod@reference`] in f64,
-//! random weights ([`synthetic`]), the [`memory`] that it takes, and sets of tasks ([`eval`]). This crate depends on neither the compiler, nor CUDA,
+//! random weights ([`synthetic`]), the [`memory`] that it takes, one [`mod@hash`] of what it computed, and sets of tasks ([`eval`]). This crate depends on neither the compiler, nor CUDA,
 //! nor HTTP; whoever runs the kernels brings an executor. Values from files never panic: each fault is an error with a
 //! [`code::Code`].
 
@@ -12,6 +12,7 @@ pub mod code;
 pub mod config;
 pub mod eval;
 mod files;
+pub mod hash;
 pub mod kernels;
 pub mod load;
 pub mod manifest;

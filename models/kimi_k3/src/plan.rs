@@ -98,6 +98,16 @@ impl HostBuffers {
     }
 }
 
+impl DecodeOptions {
+    /// Whether there is a plan for a model; quick, where making one is not.
+    ///
+    /// # Errors
+    /// As [`DecodePlan::new`].
+    pub fn check(&self, config: &Config) -> Result<(), ShapeError> {
+        ModelShape::of(config).check(self)
+    }
+}
+
 impl DecodePlan {
     /// The plan of a model.
     ///

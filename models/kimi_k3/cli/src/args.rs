@@ -35,10 +35,10 @@ pub(crate) struct Model {
     /// Folder with config.json, the checkpoint and tokenizer.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// What runs the kernels: auto, emulator, cuda:0, …
+    /// What runs the kernels: auto, emulator, cuda (the first CUDA device), cuda:0, cuda:1, …
     ///
     /// `auto` takes the first CUDA device when there is one and the bundle has the kernels for it, else the emulator,
-    /// and says which.
+    /// and says which. A bundle that is named and broken is an error, whatever runs the kernels.
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     pub(crate) device: Device,
     /// Compiled kernels, which a CUDA device needs; `kernelc build` writes them.
@@ -138,6 +138,12 @@ pub(crate) struct Generate {
     /// Prints one JSON object at the end in place of the text.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Says the SHA-256 of the logits of all steps, to compare two runs bit for bit.
+    ///
+    /// It is that of the f32 values of each step in turn, prompt included, little-endian. Every value is finite: logits
+    /// that are not end with K0503.
+    #[arg(long)]
+    pub(crate) logits_hash: bool,
 }
 
 #[derive(Debug, Args)]
@@ -193,8 +199,8 @@ pub(crate) struct Bench {
     /// Folder with the config.json of another model than Kimi K3.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
-    /// Number of the CUDA device.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// The CUDA device: cuda (the first one), cuda:0, cuda:1, …; or its number.
+    #[arg(long, value_name = "DEVICE", default_value = "cuda:0", value_parser = ordinal)]
     pub(crate) device: u32,
     /// Times that each graph runs and counts.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = runs)]
@@ -221,13 +227,24 @@ fn device(text: &str) -> Result<Device, String> {
     match text {
         "auto" => Ok(Device::Auto),
         "emulator" => Ok(Device::Emulator),
-        "cuda" => Ok(Device::Cuda(0)),
-        _ => text
-            .strip_prefix("cuda:")
-            .and_then(|number| number.parse().ok())
+        _ => cuda(text)
             .map(Device::Cuda)
-            .ok_or_else(|| "expected auto, emulator or cuda:0".to_owned()),
+            .ok_or_else(|| "expected auto, emulator, cuda or cuda:0".to_owned()),
     }
+}
+
+/// The number of a CUDA device.
+fn cuda(text: &str) -> Option<u32> {
+    match text {
+        "cuda" => Some(0),
+        _ => text.strip_prefix("cuda:")?.parse().ok(),
+    }
+}
+
+fn ordinal(text: &str) -> Result<u32, String> {
+    cuda(text)
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| "expected cuda, cuda:0 or a number".to_owned())
 }
 
 fn temperature(text: &str) -> Result<f32, String> {

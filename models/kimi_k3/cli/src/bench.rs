@@ -17,7 +17,8 @@ use kernel_abi::plan::{NodeId, NodeOp};
 use kernel_runtime::arena::Sharing;
 use kernel_runtime::timing::{self, Flush};
 use kernel_runtime::{
-    Begin, CudaExecutor, CudaOptions, Device, FoundPlan, KernelImage, Ranks, Stream, probe,
+    Begin, CudaExecutor, CudaOptions, Device, FoundPlan, KernelImage, MemoryNeed, Ranks, Stream,
+    probe,
 };
 use kimi_k3::plan::{DecodeOptions, DecodePlan, HostBuffers};
 use kimi_k3::{Config, traffic};
@@ -34,6 +35,10 @@ const K3: &str = include_str!("../../../../tests/data/kimi_k3/config.json");
 /// The random stream of token ids; those of weights are lower.
 const IDS: u64 = 100;
 
+/// Bytes of the device beside the buffers of a rank: what pushes a step out of the cache, blocks of random elements, and
+/// what the driver makes of kernels and graphs.
+const BESIDE: u64 = 1 << 30;
+
 /// Bytes of the copies that the rate of the device is measured with.
 const COPY_BYTES: u64 = 1 << 30;
 
@@ -44,9 +49,10 @@ pub(crate) fn run(options: &Bench) -> Result<(), CliError> {
         Some(folder) => Config::open(folder)?,
         None => Config::parse(K3)?,
     };
-    let device = Device::open(options.device)?;
+    options.check(&config)?;
     let policy = Policy { allow_unaudited: options.allow_unaudited };
     let bundle = Bundle::open(&options.bundle, policy)?;
+    let device = Device::open(options.device)?;
     let stream = Stream::new(&device)?;
     let copy_rate = timing::copy_rate(&stream, COPY_BYTES, options.runs)?;
     let info = device.info().clone();
@@ -58,8 +64,7 @@ pub(crate) fn run(options: &Bench) -> Result<(), CliError> {
     let mut steps = Vec::new();
     for &rows in &options.batch {
         interrupt::check()?;
-        let shape = DecodeOptions { rows, ranks: options.of, context: options.context };
-        let step = measure(options, &config, shape, &device, &bundle, copy_rate)?;
+        let step = measure(options, &config, options.shape(rows), &device, &bundle, copy_rate)?;
         output::text(&report::table(&step))?;
         steps.push(step);
     }
@@ -96,7 +101,8 @@ fn measure(
     drop(weights);
     let found = FoundPlan::new(plan, |key| KernelImage::find(bundle, key, device.info()))?;
     let need = CudaExecutor::need(found.plan(), Sharing::None)?;
-    device.check_free("the buffers of this rank", need.total())?;
+    let tight = CudaExecutor::need(found.plan(), Sharing::Tight)?;
+    device.check_free("the buffers of this rank", all_bytes(need, tight))?;
     let run = CudaOptions {
         ranks: Ranks::Alone(options.rank),
         sharing: Sharing::Tight,
@@ -104,7 +110,6 @@ fn measure(
         nodes_of_mark: 8,
         limit: Duration::from_secs(options.step_timeout),
     };
-    let tight = CudaExecutor::need(found.plan(), Sharing::Tight)?;
     let mut executor = CudaExecutor::of_found(device, found, run)?;
     let started = std::time::Instant::now();
     weights::fill(&mut executor, options.seed)?;
@@ -144,12 +149,21 @@ fn measure(
     ))
 }
 
+/// Bytes of the device at the moment of most: new states and buffers of the step are laid out while the old ones are
+/// there.
+fn all_bytes(apart: MemoryNeed, tight: MemoryNeed) -> u64 {
+    [tight.states, tight.step, BESIDE]
+        .iter()
+        .fold(apart.total(), |all, &more| all.saturating_add(more))
+}
+
 /// What the host writes before a step: random ids, and a context that is full but for one position.
 fn feed(executor: &mut CudaExecutor, host: &HostBuffers, options: &Bench) -> Result<(), CliError> {
     let rows = host.options.rows as usize;
     let id = |row| (random::word(options.seed, IDS, row) % host.vocab.max(1)) as i32;
     let ids: Vec<i32> = (0..host.options.rows).map(id).collect();
-    let positions = vec![i32::try_from(options.position()).unwrap_or(i32::MAX); rows];
+    let position = i32::try_from(options.position());
+    let positions = vec![position.expect("a plan has no context of so many positions"); rows];
     let (slots, pages) = (host.own_slots(), host.own_pages());
     for (buffer, values) in
         [(host.ids, &ids), (host.positions, &positions), (host.slots, &slots), (host.pages, &pages)]
@@ -201,8 +215,39 @@ fn kernels(
 }
 
 impl Bench {
+    /// Refuses what cannot be measured on any device, before one is looked for.
+    ///
+    /// # Errors
+    /// There is no such rank, or no step of such a number of rows, ranks or positions.
+    fn check(&self, config: &Config) -> Result<(), CliError> {
+        let ranks = u32::try_from(self.of).unwrap_or(u32::MAX);
+        if self.rank >= ranks {
+            return Err(CliError::NoRank { rank: self.rank, ranks });
+        }
+        self.batch.iter().try_for_each(|&rows| Ok(self.shape(rows).check(config)?))
+    }
+
+    /// A step of so many rows.
+    fn shape(&self, rows: u64) -> DecodeOptions {
+        DecodeOptions { rows, ranks: self.of, context: self.context }
+    }
+
     /// The position of the token of the step: the last one of the context.
     fn position(&self) -> u64 {
         self.context.saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_checked_is_the_moment_of_most() {
+        let apart = MemoryNeed { weights: 100, states: 20, step: 8 };
+        let tight = MemoryNeed { weights: 100, states: 20, step: 3 };
+        assert_eq!(all_bytes(apart, tight), 100 + 20 + 8 + 20 + 3 + BESIDE);
+        let most = MemoryNeed { weights: u64::MAX, states: 0, step: 0 };
+        assert_eq!(all_bytes(most, most), u64::MAX);
     }
 }

@@ -24,20 +24,28 @@ pub(crate) struct CudaSource {
     options: CudaOptions,
 }
 
+/// Opens a bundle.
+///
+/// # Errors
+/// It is missing or refused.
+pub(crate) fn open_bundle(path: &Path, options: Cuda) -> Result<Bundle, CliError> {
+    let bundle = Bundle::open(path, Policy { allow_unaudited: options.allow_unaudited })?;
+    tracing::info!(path = %path.display(), maker = ?bundle.maker(), "opened the bundle");
+    Ok(bundle)
+}
+
 impl CudaSource {
-    /// Opens the device, then the bundle.
+    /// Opens the device for the kernels of a bundle.
     ///
     /// # Errors
-    /// There is no such device, it is not free, or the bundle is missing or refused.
+    /// There is no such device, it is not free, or there is no bundle.
     pub(crate) fn open(
         ordinal: u32,
-        bundle: Option<&Path>,
+        bundle: Option<Bundle>,
         options: Cuda,
     ) -> Result<CudaSource, CliError> {
         let device = Device::open(ordinal)?;
-        let path = bundle.ok_or(CliError::NoBundle)?;
-        let bundle = Bundle::open(path, Policy { allow_unaudited: options.allow_unaudited })?;
-        tracing::info!(path = %path.display(), maker = ?bundle.maker(), "opened the bundle");
+        let bundle = bundle.ok_or(CliError::NoBundle)?;
         let limit = Duration::from_secs(options.step_timeout);
         let options = CudaOptions { poison: options.poison, limit, ..CudaOptions::STANDARD };
         Ok(CudaSource { device, bundle: Arc::new(bundle), options })

@@ -13,7 +13,7 @@ use kimi_k3::weights::Recipe;
 use kimi_k3::{Checkpoint, Config, memory};
 
 use crate::args::{Device, Model};
-use crate::cuda::CudaSource;
+use crate::cuda::{CudaSource, open_bundle};
 use crate::error::CliError;
 use crate::executor::AnyExecutor;
 use crate::loading::LoadWatch;
@@ -42,27 +42,30 @@ pub(crate) struct Ready {
 }
 
 impl Source {
-    /// Opens the device and the folder of a model.
+    /// Opens the bundle, the device and the folder of a model.
     ///
     /// # Errors
-    /// The device cannot be had, or the configuration or a tensor is refused.
+    /// The bundle is refused, the device cannot be had, or the configuration or a tensor is refused.
     pub(crate) fn open(model: &Model) -> Result<Source, CliError> {
-        let open = |ordinal| CudaSource::open(ordinal, model.bundle.as_deref(), model.cuda);
+        // First of all: what is named and broken is said, whatever runs the kernels.
+        let bundle = model.bundle.as_deref().map(|path| open_bundle(path, model.cuda));
+        let bundle = bundle.transpose()?;
         let cuda = match model.device {
             Device::Emulator => None,
-            Device::Cuda(ordinal) => Some(open(ordinal)?),
+            Device::Cuda(ordinal) => Some(CudaSource::open(ordinal, bundle, model.cuda)?),
             // Without kernels for a device nobody needs to look for one.
-            Device::Auto if model.bundle.is_none() => None,
+            Device::Auto if bundle.is_none() => None,
             Device::Auto if model.ranks > 1 => {
                 output::note("device: emulator, for several ranks");
                 None
             }
-            Device::Auto => match open(0) {
+            Device::Auto => match CudaSource::open(0, bundle, model.cuda) {
                 Ok(source) => Some(source),
-                Err(error) => {
+                Err(error) if error.is_lack_of_device() => {
                     note_emulator(&error);
                     None
                 }
+                Err(error) => return Err(error),
             },
         };
         let config = Config::open(&model.model)?;
@@ -101,7 +104,7 @@ impl Source {
                     output::note(&format!("device: cuda:{}, {}", info.ordinal, info.name));
                     return Ok(Ready { plan, cuda: Some(cuda.clone()) });
                 }
-                Err(error) if self.is_auto => note_emulator(&error),
+                Err(error) if self.is_auto && error.is_lack_of_device() => note_emulator(&error),
                 Err(error) => return Err(error),
             }
         }

@@ -154,6 +154,21 @@ impl CliError {
         }
     }
 
+    /// Whether there is no device, or none that there are kernels for: the emulator may do.
+    pub(crate) fn is_lack_of_device(&self) -> bool {
+        use kernel_runtime::Code as Of;
+        let CliError::Runtime(error) = self else { return false };
+        match error.code() {
+            Of::R0101 | Of::R0102 | Of::R0103 | Of::R0104 | Of::R0105 | Of::R0106 | Of::R0107 => {
+                true
+            }
+            Of::R0301 | Of::R0302 => true,
+            Of::R0201 | Of::R0202 | Of::R0203 | Of::R0204 => false,
+            Of::R0303 | Of::R0304 | Of::R0305 | Of::R0306 | Of::R0307 | Of::R0308 => false,
+            Of::R0401 | Of::R0402 => false,
+        }
+    }
+
     /// Whether a device still works, or may: the process ends without waiting for it.
     pub(crate) fn leaves_work_behind(&self) -> bool {
         match self {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use kernel_text::Tokenizer;
+use kimi_k3::hash::LogitsHash;
 use kimi_k3::memory;
 use kimi_k3::request::check_tokens;
 use kimi_k3::sample::{Random, Sampling};
@@ -25,6 +26,9 @@ struct Report<'a> {
     ids: Vec<u32>,
     /// `eos`, `length` or `interrupted`.
     stop: &'static str,
+    /// The SHA-256 of the logits of all steps, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logits_sha256: Option<String>,
     loading_seconds: f64,
     prompt_seconds: f64,
     decode_seconds: f64,
@@ -53,12 +57,16 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
     let started = Instant::now();
     let bar = output::progress("prompt");
     bar.set_length(prompt.len() as u64);
+    let mut hash = options.logits_hash.then(LogitsHash::default);
     for &id in &prompt {
         if interrupt::asked() {
             stop = "interrupted";
             break;
         }
         engine.step(id)?;
+        if let Some(hash) = &mut hash {
+            hash.take(&engine.logits()?);
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -86,8 +94,12 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
         } else if ids.len() < options.max_new_tokens {
             engine.step(id)?;
             steps += 1;
+            if let Some(hash) = &mut hash {
+                hash.take(&engine.logits()?);
+            }
         }
     }
+    let logits_sha256 = hash.map(LogitsHash::finish);
     let rest = stream.finish();
     text.push_str(&rest);
     let decode_seconds = started.elapsed().as_secs_f64();
@@ -100,6 +112,7 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
             text,
             ids,
             stop,
+            logits_sha256,
             loading_seconds: engine.loading.as_secs_f64(),
             prompt_seconds,
             decode_seconds,
@@ -116,6 +129,9 @@ pub(crate) fn run(options: &Generate) -> Result<(), CliError> {
             ids.len(),
             engine.loading.as_secs_f64(),
         ));
+        if let Some(hash) = logits_sha256 {
+            output::note(&format!("logits: {hash}"));
+        }
     }
     if stop == "interrupted" { Err(CliError::Interrupted) } else { Ok(()) }
 }

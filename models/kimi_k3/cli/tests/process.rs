@@ -45,6 +45,22 @@ fn a_text_is_continued_in_the_same_way_every_time() {
     assert_eq!(json["prompt_ids"].as_array().unwrap().len(), 24);
     // The first choices of the reference of this prompt; their margins are above 0.3.
     assert_eq!(json["ids"][0], 285);
+    // Two runs of the same steps have the same logits, bit for bit; other steps have others.
+    let hashed = |prompt: &str| {
+        let words = ["generate", "--model", mini, "--prompt", prompt, "--max-new-tokens", "6"];
+        let output = run(&[&words[..], &["--logits-hash"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8(output.stderr).unwrap();
+        let hash = said.lines().last().unwrap().strip_prefix("logits: ").unwrap().to_owned();
+        (String::from_utf8(output.stdout).unwrap(), hash)
+    };
+    let (again, hash) = hashed(prompt);
+    assert_eq!((again, hash.len()), (text, 64));
+    let of_json = run(&[&base[..], &["--json", "--logits-hash"]].concat());
+    let of_json: serde_json::Value = serde_json::from_slice(&of_json.stdout).unwrap();
+    assert_eq!(of_json["logits_sha256"], hash);
+    assert!(json.get("logits_sha256").is_none());
+    assert_ne!(hashed("3 Kings").1, hash);
     let sampled = |seed: &str| {
         let words = ["--json", "--temperature", "1.5", "--top-p", "0.95", "--seed", seed];
         let output = run(&[&base[..], &words].concat());
@@ -585,15 +601,71 @@ fn a_device_that_is_not_there_is_said_at_once() {
     }
     let output = run(&[&base[..], &["--device", "gpu"]].concat());
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("auto, emulator or cuda:0"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("auto, emulator, cuda or cuda:0"));
+    let output = run(&["generate", "--help"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("cuda (the first CUDA device)"));
+}
+
+/// A bundle without a kernel.
+fn empty_bundle(folder: &Path) -> String {
+    let path = folder.join("empty.kbundle");
+    let bytes = kernel_abi::bundle::encode(&kernel_abi::bundle::Maker::default(), &[]).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_bundle_that_is_named_and_broken_is_refused_whatever_runs_the_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.kbundle");
+    std::fs::write(&broken, "no bundle").unwrap();
+    let (mini, nowhere) = (mini(), folder.path().join("nothere"));
+    let base = ["generate", "--model", mini.to_str().unwrap(), "--prompt", "x"];
+    let bench = ["bench", "--batch", "1"];
+    for (bundle, exit, code) in [
+        (nowhere.to_str().unwrap(), 4, "B0101"),
+        ("/dev/null", 4, "B0101"),
+        (broken.to_str().unwrap(), 1, "B0102"),
+    ] {
+        for device in ["auto", "emulator", "cuda", "cuda:0"] {
+            refused(&[&base[..], &["--bundle", bundle, "--device", device]].concat(), exit, code);
+        }
+        refused(&[&base[..], &["--bundle", bundle]].concat(), exit, code);
+        refused(&[&bench[..], &["--bundle", bundle]].concat(), exit, code);
+    }
+}
+
+#[test]
+fn a_measurement_that_no_device_can_make_is_refused_before_one_is_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = empty_bundle(folder.path());
+    let base = ["bench", "--bundle", &bundle];
+    for (words, code) in [
+        (&["--rank", "5", "--of", "3"][..], "K0401"),
+        (&["--rank", "1", "--of", "1"], "K0401"),
+        (&["--of", "3"], "K0401"),
+        (&["--batch", "0"], "K0402"),
+        (&["--batch", "1,2,3"], "K0402"),
+        (&["--context", "9223372036854775808"], "K0403"),
+    ] {
+        refused(&[&base[..], words].concat(), 1, code);
+    }
+    // All names of the device lead to it.
+    for device in ["cuda", "cuda:0", "0", "cuda:1000", "1000"] {
+        let output = run(&[&base[..], &["--device", device, "--batch", "1"]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.starts_with("error[R0"), "{device}: {said}");
+    }
+    let output = run(&[&base[..], &["--device", "emulator"]].concat());
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn the_emulator_takes_over_and_says_why() {
-    let mini = mini();
-    let (mini, bundle) = (mini.to_str().unwrap(), "no.kbundle");
+    let (mini, folder) = (mini(), tempfile::tempdir().unwrap());
+    let (mini, bundle) = (mini.to_str().unwrap(), empty_bundle(folder.path()));
     let base = ["generate", "--model", mini, "--prompt", "x", "--max-new-tokens", "1"];
-    let output = run(&[&base[..], &["--bundle", bundle]].concat());
+    let output = run(&[&base[..], &["--bundle", &bundle]].concat());
     assert!(output.status.success());
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.starts_with("device: emulator, because of error["), "{stderr}");

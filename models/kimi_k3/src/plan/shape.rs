@@ -152,8 +152,10 @@ impl ModelShape {
         if !matches!(options.rows, 1 | 2 | 4 | 8) {
             return Err(ShapeError::Rows(options.rows));
         }
-        if options.context == 0 || options.context > self.max_positions {
-            return Err(ShapeError::Context(options.context, self.max_positions));
+        // Kernels take positions as i32.
+        let most = self.max_positions.min(i32::MAX as u64);
+        if options.context == 0 || options.context > most {
+            return Err(ShapeError::Context(options.context, most));
         }
         let shared = [
             ("the number of KDA heads", self.kda_heads),
