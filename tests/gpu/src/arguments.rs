@@ -11,32 +11,33 @@ use crate::machine::Care;
 use crate::sanitize::TOOLS;
 
 /// What is printed for `--help` and a wrong command line.
-pub(crate) const USAGE: &str = "usage:\n\
-  gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then\n\
-                                                 kernelc build DIR --set gpu --target sm_90a --out OUT\n\
-  gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [--bare] [--limit SECONDS]\n\
-      [libtest options, WORD]; --bare: no guards around buffers; --limit: of one launch\n\
-  gpu-tests plan --bundle OUT/gpu.kbundle [--seed N] [--device N] [--report FILE]\n\
-      a plan of kernels, copies and collectives as graphs, with and without shared memory and poison\n\
-  gpu-tests fallback --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE]\n\
-      kernels whose machine code is missing or damaged: the driver compiles their PTX, with a warning\n\
-  gpu-tests hang [--device N] [--report FILE]    a step with a kernel that does not end, and the process after it\n\
-  gpu-tests numerics --bundle OUT/numerics.kbundle [--every] [--seed N] [--device N] [--report FILE] [WORD]\n\
-      measures against the bounds of docs/numerics.md; --every: functions on all 2^32 numbers; --rehearse needs no\n\
-      bundle and no device: the device level of the emulator stands in for it. The bundle comes from\n\
-      kernelc build tests/gpu/numerics --set numerics --target sm_90a --out OUT\n\
-  gpu-tests sanitize --bundle OUT/gpu.kbundle --out DIR [--sanitizer compute-sanitizer] [--jobs N] [--limit SECONDS]\n\
-      [--suite DIR] [--report FILE] [memcheck racecheck initcheck synccheck]; logs in DIR; --limit: of one process;\n\
-      each tool must also find what it looks for in a kernel with a flaw: gpu-tests flaw TOOL\n\
-  gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]\n\
-  gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it\n\
-  gpu-tests hostile --program kimi-k3 --bundle mini.kbundle --model DIR [--wrong OTHER_TARGET.kbundle]\n\
-      [--large TP16.kbundle] [--device N] [--report FILE]; takes all memory of the device for moments\n\
-  gpu-tests upload --bundle TP16.kbundle --out DIR [--device N] [--report FILE]\n\
-      how fast experts of Kimi K3 are packed and copied to the device; DIR gets 8 GB for the moment\n\
-The file tests are in the program; --suite reads them from a folder instead. A bundle with kernels whose audit is not\n\
-clean is refused without --allow-unaudited. Without a device every test of `run` is ignored, or fails where KERNEL_GPU\n\
-is 1. Exit codes: 1 where something is not as it must be or the bundle is refused, 2 a wrong command line, 4 the world.\n";
+pub(crate) const USAGE: &str = "usage:
+  gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then
+                                                 kernelc build DIR --set gpu --target sm_90a --out OUT
+  gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [--bare] [--limit SECONDS]
+      [libtest options, WORD]; --bare: no guards around buffers; --limit: of one launch
+  gpu-tests plan --bundle OUT/gpu.kbundle [--seed N] [--device N] [--report FILE]
+      a plan of kernels, copies and collectives as graphs, with and without shared memory and poison
+  gpu-tests fallback --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE]
+      kernels whose machine code is missing or damaged: the driver compiles their PTX, with a warning
+  gpu-tests hang [--device N] [--report FILE]    a step with a kernel that does not end, and the process after it
+  gpu-tests numerics --bundle OUT/numerics.kbundle [--every] [--seed N] [--device N] [--report FILE] [WORD]
+      measures against the bounds of docs/numerics.md; --every: functions on all 2^32 numbers; --rehearse needs no
+      bundle and no device: the device level of the emulator stands in for it. The bundle comes from
+      kernelc build tests/gpu/numerics --set numerics --target sm_90a --out OUT
+  gpu-tests sanitize --bundle OUT/gpu.kbundle --out DIR [--sanitizer compute-sanitizer] [--jobs N] [--limit SECONDS]
+      [--suite DIR] [--report FILE] [memcheck racecheck initcheck synccheck]; logs in DIR; --limit: of one process;
+      each tool must also find what it looks for in a kernel with a flaw: gpu-tests flaw TOOL
+  gpu-tests trap --bundle OUT/gpu.kbundle [--runs N] [--device N] [--cubins DIR] [--report FILE]
+  gpu-tests trap --ptx DIR [--target sm_90a]     writes the PTX of the trap; ptxas makes the cubins of it
+  gpu-tests hostile --program kimi-k3 --bundle mini.kbundle --model DIR [--wrong OTHER_TARGET.kbundle]
+      [--large TP16.kbundle] [--device N] [--report FILE]; takes all memory of the device for moments
+  gpu-tests upload --bundle TP16.kbundle --out DIR [--device N] [--report FILE]
+      how fast experts of Kimi K3 are packed and copied to the device; DIR gets 8 GB for the moment
+The file tests are in the program; --suite reads them from a folder instead. A bundle with kernels whose audit is not
+clean is refused without --allow-unaudited. Without a device every test of `run` is ignored, or fails where KERNEL_GPU
+is 1. Exit codes: 1 where something is not as it must be or the bundle is refused, 2 a wrong command line, 4 the world.
+";
 
 /// What to do.
 #[derive(Debug, PartialEq, Eq)]

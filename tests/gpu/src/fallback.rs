@@ -236,6 +236,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_cases_are_there() {
+        let sources = kernel_tests::gpu::sources_of(&crate::suite::texts()).expect("they are read");
+        for name in CASES {
+            let count = sources.iter().flat_map(|s| &s.cases).filter(|c| c.name == name).count();
+            assert_eq!(count, 1, "{name}");
+        }
+    }
+
+    #[test]
     fn warnings_are_heard() {
         let (done, warnings) = heard(|| {
             tracing::warn!(kernel = "gemv", "the driver compiles the PTX of a kernel");

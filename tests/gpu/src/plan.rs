@@ -70,7 +70,7 @@ fn plan(ranks: u32) -> Plan {
     let sums = step(&mut plan, "sums", DType::F32, &[M, H]);
     let last = step(&mut plan, "last", DType::Bf16, &[M, H]);
     let rows = [("M", M), ("H", H)];
-    let residual = "kimi_k3/residual.tile";
+    let residual = "residual.tile";
     plan.kernel("open", residual, "residual_open", &rows).read("y", y0).write("out", opened).add();
     plan.kernel("add", residual, "residual_add", &rows)
         .read("p", opened)
@@ -84,7 +84,7 @@ fn plan(ranks: u32) -> Plan {
         .add();
     plan.copy("cut", region(added, 0, M * XW), region(x, 0, M * XW));
     let product_of = [("M", M), ("N", N), ("K", K), ("XW", XW), ("X0", X0)];
-    plan.kernel("multiply", "kimi_k3/gemv.tile", "gemv_bf16", &product_of)
+    plan.kernel("multiply", "gemv.tile", "gemv_bf16", &product_of)
         .read("W", weight)
         .read("x", x)
         .write("y", product)
@@ -97,7 +97,7 @@ fn plan(ranks: u32) -> Plan {
         plan.copy(name, region(product, 0, M * N), region(wide, rank * M * N, M * N));
     }
     plan.reduce_scatter("scatter", wide, scattered, M);
-    plan.kernel("sum", "kimi_k3/experts.tile", "expert_sum", &[("M", M), ("K", PICKS), ("Z", Z)])
+    plan.kernel("sum", "experts.tile", "expert_sum", &[("M", M), ("K", PICKS), ("Z", Z)])
         .read("y", terms)
         .read("wt", factors)
         .write("out", sum)
@@ -120,9 +120,8 @@ fn region(buffer: BufferId, start: u64, len: u64) -> Region {
     Region { buffer, start, len }
 }
 
-/// The texts of the kernels, by the names that they have in the set `gpu`.
+/// The texts of the kernels, by the names of their files.
 fn text(name: &str) -> Option<&'static str> {
-    let name = name.strip_prefix("kimi_k3/").unwrap_or(name);
     kimi_k3::kernels::file(name).map(|file| file.text)
 }
 
@@ -470,6 +469,19 @@ mod tests {
             assert!(scattered.iter().any(|&byte| byte != 0));
             let bytes = contents[0][at("product")].len();
             assert_eq!(contents[0][at("gathered")].len(), bytes * ranks as usize);
+        }
+    }
+
+    #[test]
+    fn the_kernels_are_those_of_the_set() {
+        let sources = kernel_tests::gpu::sources_of(&crate::suite::texts()).expect("they are read");
+        for key in plan(2).kernels() {
+            let of_file = sources.iter().filter(|source| source.path == key.file);
+            let is_there = of_file.flat_map(|source| &source.cases).any(|case| {
+                let bind = case.bind.iter().cloned().collect::<std::collections::BTreeMap<_, _>>();
+                case.kernel == key.kernel && bind == key.bindings
+            });
+            assert!(is_there, "{key}");
         }
     }
 

@@ -4,26 +4,27 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What is printed for `--help` and a wrong command line.
-pub(crate) const USAGE: &str = "usage: kernel-bench --bundle FILE [options]\n\
-  Times every kernel of a bundle on random data with a cold second-level cache. Kernels of one name and one set of\n\
-  parameters (the variants of `kernelc build --all-tunings`) are contenders: they take turns.\n\
-    --kernel WORD           kernels whose artefact name has this word; may be given again\n\
-    --chain A,B,C           these artefacts, one after the other, as one contender; may be given again. A parameter\n\
-                            takes the buffer of the same name, type and size of any other kernel of the chains\n\
-    --begin after|early     of the kernels in a chain: early (the default) where they are made for it\n\
-    --repeat after|early    of a contender's launches among each other: after is the default\n\
-    --launches N            launches of a contender in one graph (32)\n\
-    --runs N                starts of the graph that count (30)\n\
-    --warm                  one set of buffers and no flush\n\
-    --scalar NAME=VALUE     value of a scalar parameter; without, the greatest that its contract allows\n\
-    --fill NAME=VALUE       every element of a buffer before the first launch, instead of random ones\n\
-    --touched NAME=N        elements of a buffer that one launch touches, where it is not all of them\n\
-    --zero NAME             a buffer whose bytes must all be 0 after all runs, otherwise exit code 1\n\
-    --seed N                of the random data (1)\n\
-    --device N              number of the device (0)\n\
-    --allow-unaudited       takes kernels whose audit is not clean\n\
-    --json FILE             everything as JSON\n\
-    --commit HASH           what the bundle was built from, for the JSON\n";
+pub(crate) const USAGE: &str = "usage: kernel-bench --bundle FILE [options]
+  Times every kernel of a bundle on random data with a cold second-level cache. Kernels of one name and one set of
+  parameters (the variants of `kernelc build --all-tunings`) are contenders: they take turns.
+    --kernel WORD           kernels whose artefact name has this word; may be given again
+    --chain A,B,C           these artefacts, one after the other, as one contender; may be given again. A parameter
+                            takes the buffer of the same name, type and size of any other kernel of the chains
+    --begin after|early     of the kernels in a chain: early (the default) where they are made for it
+    --repeat after|early    of a contender's launches among each other: after is the default
+    --launches N            launches of a contender in one graph (32)
+    --runs N                starts of the graph that count (30)
+    --warm                  one set of buffers and no flush
+    --scalar NAME=VALUE     value of a scalar parameter; without, the greatest that its contract allows
+    --fill NAME=VALUE       every element of a buffer before the first launch, instead of random ones
+    --touched NAME=N        elements of a buffer that one launch touches, where it is not all of them
+    --zero NAME             a buffer whose bytes must all be 0 after all runs, otherwise exit code 1
+    --seed N                of the random data (1)
+    --device N              number of the device (0)
+    --allow-unaudited       takes kernels whose audit is not clean
+    --json FILE             everything as JSON
+    --commit HASH           what the bundle was built from, for the JSON
+";
 
 /// What is printed for `--help` and `--version`.
 pub(crate) fn asked(words: impl Iterator<Item = String>) -> Option<&'static str> {
