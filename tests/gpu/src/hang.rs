@@ -28,9 +28,9 @@ const STEP_LIMIT: Duration = Duration::from_secs(5);
 /// How long the kernel spins.
 const SPIN_MILLISECONDS: i32 = 60_000;
 /// Nodes of the step.
-const NODES: usize = 40;
+const NODES: usize = 100;
 /// The node that spins, in the middle of the nodes between two marks.
-const SPINNING: usize = 21;
+const SPINNING: usize = 53;
 /// What the child processes are told.
 const PASS: &str = "pass";
 const SPIN: &str = "spin";
@@ -252,13 +252,13 @@ mod tests {
             ended.exit = Some(exit);
             has_told(&ended)
         };
-        let between: Vec<usize> = (16..32).collect();
+        let between: Vec<usize> = (32..64).collect();
         assert!(told(&between, "R0401", 4));
         assert!(!told(&between, "R0106", 4) && !told(&between, "R0401", 0));
-        assert!(!told(&(0..16).collect::<Vec<_>>(), "R0401", 4), "the node is not named");
+        assert!(!told(&(0..32).collect::<Vec<_>>(), "R0401", 4), "the node is not named");
         assert!(!told(&(0..NODES).collect::<Vec<_>>(), "R0401", 4), "all nodes are named");
         let mut passed = Ended::said(String::new(), Duration::ZERO);
-        (passed.exit, passed.stdout) = (Some(0), b"40\n".to_vec());
+        (passed.exit, passed.stdout) = (Some(0), b"100\n".to_vec());
         assert!(has_passed(&passed));
     }
 }
