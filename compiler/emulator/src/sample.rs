@@ -34,6 +34,8 @@ impl Sample {
             warps: 1,
             pdl: Pdl::None,
             min_ctas: None,
+            world: None,
+            resident: false,
         };
         let kernel = Kernel {
             name: "sample".into(),

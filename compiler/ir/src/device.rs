@@ -94,6 +94,16 @@ pub enum OpRole {
         /// The counter.
         param: ParamId,
     },
+    /// A signal that raises words of `param`.
+    Signal {
+        /// The flags.
+        param: ParamId,
+    },
+    /// A wait for words of `param`.
+    Await {
+        /// The flags.
+        param: ParamId,
+    },
     /// The choice on an arrival at `param`: its first arm runs in the last CTA.
     LastArriver {
         /// The counter.
@@ -385,6 +395,28 @@ pub enum DeviceOp {
     /// All threads of all CTAs of the cluster meet; shared memory of any of them written before is visible after. CTAs
     /// that have ended count as met.
     ClusterBarrier,
+    /// Raises a u32 word of a buffer on a rank, after all that the thread did, or met in a barrier, before: release,
+    /// for all threads of all devices.
+    Signal {
+        /// The flags.
+        param: ParamId,
+        /// Register with the rank (i32): fragment and element.
+        rank: (FragId, u32),
+        /// The place of the word: one element.
+        at: Vector,
+        /// By how much.
+        add: u32,
+    },
+    /// Waits until a u32 word of the own rank has reached a value, as a signed difference: acquire, for all threads of
+    /// all devices.
+    Await {
+        /// The flags.
+        param: ParamId,
+        /// The place of the word: one element.
+        at: Vector,
+        /// u32, one element.
+        until: FragId,
+    },
     /// Orders what the thread did before it ahead of what it does after it, for all threads of the device.
     Fence,
     /// `dst` = a u32 word of a buffer, which becomes 0 where it was `limit` or more, else 1 more, in one step.
@@ -497,14 +529,21 @@ pub enum Place {
         /// Element type of what is stored there.
         dtype: DType,
     },
+    /// The buffer of a parameter on a rank; offsets count elements.
+    Peer {
+        /// Which.
+        param: ParamId,
+        /// Register with the rank (i32): fragment and element.
+        rank: (FragId, u32),
+    },
 }
 
 impl Place {
-    /// The register that chooses the CTA.
-    pub fn cta(&self) -> Option<(FragId, u32)> {
+    /// The register that chooses the CTA or the rank.
+    pub fn owner(&self) -> Option<(FragId, u32)> {
         match self {
             Place::Global(_) | Place::Shared { .. } => None,
-            Place::Remote { cta, .. } => Some(*cta),
+            Place::Remote { cta: owner, .. } | Place::Peer { rank: owner, .. } => Some(*owner),
         }
     }
 }

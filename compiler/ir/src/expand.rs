@@ -23,6 +23,7 @@ mod mma;
 mod notes;
 mod prefetch;
 mod queue;
+mod ranks;
 mod rearrange;
 mod relayout;
 mod scan;

@@ -7,6 +7,7 @@
 //! statement is reached by all threads of the role or by none.
 
 mod cluster;
+mod ranks;
 mod smem;
 mod walk;
 
@@ -23,6 +24,7 @@ use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 pub use cluster::ClusterAxis;
+pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use smem::{Smem, SmemSwizzle, Storage};
 pub(crate) use walk::defined_in;
 
@@ -90,6 +92,10 @@ pub struct Launch {
     pub pdl: Pdl,
     /// CTAs that must fit on one SM, if stated.
     pub min_ctas: Option<u32>,
+    /// Ranks that run the kernel together, if it is one of several ranks.
+    pub world: Option<u32>,
+    /// All CTAs must be on the device at once.
+    pub resident: bool,
 }
 
 impl Launch {
@@ -190,6 +196,8 @@ pub enum Words {
     Counter,
     /// Counts launches: one word a CTA, advanced once by each.
     Epoch,
+    /// Counts what other ranks have signalled: one word a sender, raised once by each launch.
+    Flag,
 }
 
 impl Words {
@@ -198,6 +206,7 @@ impl Words {
         match self {
             Words::Counter => "counter",
             Words::Epoch => "epoch",
+            Words::Flag => "flag",
         }
     }
 }
@@ -364,6 +373,10 @@ pub enum StmtKind {
         /// The word.
         word: Word,
     },
+    /// Raises a word of every rank.
+    Signal(Signal),
+    /// Waits for words that other ranks raise; all threads meet.
+    Await(Await),
     /// `copy.async`: moves a tile from a buffer to shared memory without waiting; absent elements arrive as
     /// zeros. Each copy is a group of its own.
     CopyAsync {
@@ -445,6 +458,8 @@ macro_rules! bodies_of {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch

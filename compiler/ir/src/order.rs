@@ -72,6 +72,8 @@ pub fn effect(stmts: &[Stmt]) -> Effect {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -55,6 +55,12 @@ fn launch(launch: &Launch) -> String {
     if let Some(n) = launch.min_ctas {
         let _ = write!(text, ", min_ctas {n}");
     }
+    if let Some(world) = launch.world {
+        let _ = write!(text, ", world {world}");
+    }
+    if launch.resident {
+        text.push_str(", resident all");
+    }
     text
 }
 

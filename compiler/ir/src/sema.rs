@@ -31,6 +31,7 @@ mod operands;
 mod packed;
 mod pieces;
 mod program;
+mod ranks;
 mod report;
 mod scope;
 mod smem;

@@ -9,6 +9,7 @@ mod buffers;
 mod cluster;
 mod device;
 mod memory_order;
+mod ranks;
 mod scalars;
 mod scatter;
 mod shared_memory;
@@ -130,6 +131,14 @@ pub const PASSES: &[Pass] = &[
         proves: "R9, R10 between CTAs: all CTAs of a cluster reach each `sync cluster`, and no two of them touch \
                  an element of shared memory between two of those, one of them writing",
         run: Run::Kernel(cluster::check),
+    },
+    Pass {
+        name: "ranks",
+        codes: &[Code::E0132, Code::E0133, Code::E0134, Code::E0135],
+        proves: "R7, R8 between ranks: what a rank stores to another one is published by a signal after a `sync`, and \
+                 read after a wait for every sender; slots and words follow the epochs, so nothing is overwritten \
+                 that a slower rank may still read; who waits is resident",
+        run: Run::Kernel(ranks::check),
     },
     Pass {
         name: "device-structure",

@@ -28,6 +28,8 @@ impl KernelBuilder {
             warps: 4,
             pdl: Pdl::Both,
             min_ctas: None,
+            world: None,
+            resident: false,
         };
         KernelBuilder {
             kernel: DeviceKernel {

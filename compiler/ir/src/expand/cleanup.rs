@@ -35,6 +35,14 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch => {}
         DeviceOp::AtomicInc { at, .. } => each_address(std::slice::from_ref(at), see),
+        DeviceOp::Signal { rank, at, .. } => {
+            see(rank.0);
+            each_address(std::slice::from_ref(at), see);
+        }
+        DeviceOp::Await { at, until, .. } => {
+            see(*until);
+            each_address(std::slice::from_ref(at), see);
+        }
         DeviceOp::Unary { x, .. }
         | DeviceOp::Convert { x, .. }
         | DeviceOp::Copy { x, .. }
@@ -58,12 +66,12 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         }
         DeviceOp::Join { from, .. } => from.iter().for_each(|(frag, _)| see(*frag)),
         DeviceOp::Load { place, vectors, other, .. } => {
-            place.cta().into_iter().for_each(|(frag, _)| see(frag));
+            place.owner().into_iter().for_each(|(frag, _)| see(frag));
             other.iter().for_each(|&frag| see(frag));
             each_address(vectors, see);
         }
         DeviceOp::Store { src, place, vectors, .. } => {
-            place.cta().into_iter().for_each(|(frag, _)| see(frag));
+            place.owner().into_iter().for_each(|(frag, _)| see(frag));
             see(src.frag);
             each_address(vectors, see);
         }
@@ -121,6 +129,8 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::SetSlot { .. }
         | DeviceOp::Barrier
         | DeviceOp::ClusterBarrier
+        | DeviceOp::Signal { .. }
+        | DeviceOp::Await { .. }
         | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
@@ -186,6 +196,8 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
+            | DeviceOp::Signal { .. }
+            | DeviceOp::Await { .. }
             | DeviceOp::Fence
             | DeviceOp::AtomicInc { .. }
             | DeviceOp::GridWait

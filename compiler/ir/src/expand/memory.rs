@@ -198,6 +198,11 @@ impl Expander<'_> {
     pub(super) fn place(&mut self, storage: Storage) -> (Place, DType) {
         match storage {
             Storage::Buffer(param) => (Place::Global(param), self.b.offset_dtype(param)),
+            Storage::Peer(param, rank) => {
+                let rank = self.integer(rank);
+                let rank = self.b.materialize(&rank, DType::I32);
+                (Place::Peer { param, rank }, self.b.offset_dtype(param))
+            }
             Storage::Smem(tile, _) => {
                 let base = u32::try_from(self.smem.base(tile)).unwrap_or(u32::MAX);
                 (Place::Shared { base, dtype: self.kernel.smem[tile].dtype }, DType::I32)

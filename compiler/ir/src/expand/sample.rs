@@ -30,6 +30,8 @@ impl Sample {
             warps,
             pdl: Pdl::None,
             min_ctas: None,
+            world: None,
+            resident: false,
         };
         let kernel = Kernel {
             name: "sample".into(),

@@ -26,15 +26,17 @@ impl<'k> Expander<'k> {
         let order = self.order;
         match kind {
             StmtKind::Def { op: Op::Load { access, .. }, .. } => match access.storage {
-                Storage::Buffer(param) => OpRole::Load { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Load { param, order },
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
+            StmtKind::Signal(signal) => OpRole::Signal { param: signal.param },
+            StmtKind::Await(wait) => OpRole::Await { param: wait.param },
             StmtKind::Store { access, .. } => match access.storage {
-                Storage::Buffer(param) => OpRole::Store { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Store { param, order },
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::CopyAsync { source, .. } => match source.storage {
-                Storage::Buffer(param) => OpRole::Load { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Load { param, order },
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::Prefetch { what, .. } => {
@@ -111,6 +113,8 @@ impl<'k> Expander<'k> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch
@@ -137,6 +141,8 @@ impl<'k> Expander<'k> {
             StmtKind::Store { value, access, cache } => self.store(*value, access, *cache)?,
             StmtKind::Prefetch { what, evict } => self.prefetch(what, *evict)?,
             StmtKind::Advance { word } => self.advance(word),
+            StmtKind::Signal(signal) => self.signal(signal),
+            StmtKind::Await(wait) => self.wait_for(wait),
             StmtKind::CopyAsync { source, dest, evict } => {
                 self.copy_async(source, dest, *evict)?;
             }

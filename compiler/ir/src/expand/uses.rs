@@ -19,6 +19,11 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             }
         },
         StmtKind::Advance { word } => see(word.index),
+        StmtKind::Signal(signal) => signal.index.iter().copied().for_each(see),
+        StmtKind::Await(wait) => {
+            wait.index.iter().copied().flatten().for_each(&mut see);
+            see(wait.until);
+        }
         StmtKind::CopyAsync { source, dest, .. } => {
             each_index(source, &mut see);
             each_index(dest, see);
@@ -76,7 +81,9 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
 }
 
 fn each_index(access: &TileAccess, mut see: impl FnMut(ValueId)) {
-    access.storage.slot().into_iter().chain(access.storage.cta()).for_each(&mut see);
+    let storage = access.storage;
+    let chosen = [storage.slot(), storage.cta(), storage.rank()];
+    chosen.into_iter().flatten().for_each(&mut see);
     for index in &access.index {
         match index {
             AxisIndex::At(x) | AxisIndex::Gather(x) | AxisIndex::Along(x) => see(*x),

@@ -299,6 +299,8 @@ impl Walk<'_> {
                 StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Sync
+                | StmtKind::Signal(_)
+                | StmtKind::Await(_)
                 | StmtKind::SyncCluster
                 | StmtKind::Advance { .. }
                 | StmtKind::GridWait

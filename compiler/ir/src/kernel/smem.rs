@@ -100,13 +100,15 @@ pub enum Storage {
     Smem(SmemId, Option<ValueId>),
     /// The same in another CTA of the cluster: an i32 scalar says which.
     Remote(SmemId, Option<ValueId>, ValueId),
+    /// The buffer of a parameter on the rank that an i32 scalar says.
+    Peer(ParamId, ValueId),
 }
 
 impl Storage {
     /// The parameter, where it is a buffer.
     pub fn param(self) -> Option<ParamId> {
         match self {
-            Storage::Buffer(param) => Some(param),
+            Storage::Buffer(param) | Storage::Peer(param, _) => Some(param),
             Storage::Smem(..) | Storage::Remote(..) => None,
         }
     }
@@ -114,7 +116,7 @@ impl Storage {
     /// The scalar that chooses the slot, if there is one.
     pub fn slot(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) => None,
+            Storage::Buffer(_) | Storage::Peer(..) => None,
             Storage::Smem(_, slot) | Storage::Remote(_, slot, _) => slot,
         }
     }
@@ -122,7 +124,7 @@ impl Storage {
     /// The tile and its slot, where it is shared memory of some CTA.
     pub fn tile(self) -> Option<(SmemId, Option<ValueId>)> {
         match self {
-            Storage::Buffer(_) => None,
+            Storage::Buffer(_) | Storage::Peer(..) => None,
             Storage::Smem(tile, slot) | Storage::Remote(tile, slot, _) => Some((tile, slot)),
         }
     }
@@ -130,8 +132,16 @@ impl Storage {
     /// The scalar that chooses the CTA of the cluster, where it is not the own one.
     pub fn cta(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Smem(..) => None,
+            Storage::Buffer(_) | Storage::Smem(..) | Storage::Peer(..) => None,
             Storage::Remote(_, _, cta) => Some(cta),
+        }
+    }
+
+    /// The scalar that chooses the rank, where it is memory of any rank.
+    pub fn rank(self) -> Option<ValueId> {
+        match self {
+            Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) => None,
+            Storage::Peer(_, rank) => Some(rank),
         }
     }
 }
@@ -140,7 +150,7 @@ impl Kernel {
     /// Element type of what an access touches.
     pub fn dtype_of(&self, storage: Storage) -> DType {
         match storage {
-            Storage::Buffer(param) => self.params[param].dtype,
+            Storage::Buffer(param) | Storage::Peer(param, _) => self.params[param].dtype,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].dtype,
         }
     }
@@ -148,7 +158,7 @@ impl Kernel {
     /// The author's name of what an access touches.
     pub fn name_of(&self, storage: Storage) -> &str {
         match storage {
-            Storage::Buffer(param) => &self.params[param].name,
+            Storage::Buffer(param) | Storage::Peer(param, _) => &self.params[param].name,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => &self.smem[tile].name,
         }
     }
@@ -156,7 +166,7 @@ impl Kernel {
     /// Where what an access touches is declared.
     pub fn declaration_of(&self, storage: Storage) -> Span {
         match storage {
-            Storage::Buffer(param) => self.params[param].span,
+            Storage::Buffer(param) | Storage::Peer(param, _) => self.params[param].span,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].span,
         }
     }

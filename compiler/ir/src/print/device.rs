@@ -69,6 +69,8 @@ fn order(device: &DeviceKernel, stmt: &DeviceStmt) -> &'static str {
         | OpRole::GridWait
         | OpRole::GridLaunch
         | OpRole::Arrive { .. }
+        | OpRole::Signal { .. }
+        | OpRole::Await { .. }
         | OpRole::LastArriver { .. } => return "",
     };
     match order {
@@ -174,6 +176,15 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::Barrier => "barrier".to_owned(),
         DeviceOp::ClusterBarrier => "barrier of the cluster".to_owned(),
         DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
+        DeviceOp::Signal { param, rank, at, add } => {
+            let place = Place::Peer { param: *param, rank: *rank };
+            let place = places(device, &place, std::slice::from_ref(at));
+            format!("signal {place} add {add} release sys")
+        }
+        DeviceOp::Await { param, at, until } => {
+            let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
+            format!("await {place} until {until} acquire sys")
+        }
         DeviceOp::AtomicInc { dst, param, at, limit } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
             format!("{} atomic.inc {place}, {limit}", def(*dst))
@@ -206,6 +217,9 @@ fn places(device: &DeviceKernel, place: &Place, vectors: &[Vector]) -> String {
     let region = match place {
         Place::Global(param) => device.params[*param].name.clone(),
         Place::Shared { base, dtype } => format!("shared+{base} as {dtype}"),
+        Place::Peer { param, rank: (frag, element) } => {
+            format!("{} of rank {frag}[{element}]", device.params[*param].name)
+        }
         Place::Remote { cta: (frag, element), base, dtype } => {
             format!("shared+{base} of cta {frag}[{element}] as {dtype}")
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
-use crate::kernel::{
+use crate::kernel::{Await, Signal, 
     AxisIndex, Kernel, Op, PrefetchRange, Spread, SpreadAxis, Stmt, StmtKind, TileAccess, ValueId,
     ViewAxis, Word,
 };
@@ -89,6 +89,17 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "prefetch.l2 {what}{}", evict(*policy));
         }
         StmtKind::Advance { word: at } => line!(text, depth, "advance {}", word(kernel, at)),
+        StmtKind::Signal(Signal { param, index, add, .. }) => {
+            let index: Vec<String> = index.iter().map(ValueId::to_string).collect();
+            let name = &kernel.params[*param].name;
+            line!(text, depth, "signal {name}@peer(*)[{}] add {add}", index.join(", "));
+        }
+        StmtKind::Await(Await { param, index, until, .. }) => {
+            let position = |at: &Option<ValueId>| at.map_or("each".into(), |at| at.to_string());
+            let index: Vec<String> = index.iter().map(position).collect();
+            let name = &kernel.params[*param].name;
+            line!(text, depth, "await {name}[{}] until {until}", index.join(", "));
+        }
         StmtKind::CopyAsync { source, dest, evict: policy } => {
             let (from, to) = (place(kernel, source), place(kernel, dest));
             line!(text, depth, "copy.async {from} -> {to}{}", evict(*policy));
@@ -230,7 +241,8 @@ fn place(kernel: &Kernel, access: &TileAccess) -> String {
         });
     }
     let slot = access.storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
-    format!("{}{slot}[{}]", kernel.name_of(access.storage), entries.join(", "))
+    let rank = access.storage.rank().map(|rank| format!("@peer({rank})")).unwrap_or_default();
+    format!("{}{rank}{slot}[{}]", kernel.name_of(access.storage), entries.join(", "))
 }
 
 /// ` of 64:8`, `extent:stride`; several digits slowest first.

@@ -64,10 +64,11 @@ impl<'a> Lower<'a> {
         match named.entity.clone() {
             Entity::Buffer(buffer) => {
                 if let Memory::Param(id) = buffer.memory
-                    && self.kernel.params[id].words == Some(Words::Counter)
+                    && let Some(words @ (Words::Counter | Words::Flag)) = self.kernel.params[id].words
                 {
                     let declared = self.kernel.params[id].span;
-                    return Err(self.error(word_mistake("counter", &name.text, e.span, declared)));
+                    let found = word_mistake(words.name(), &name.text, e.span, declared);
+                    return Err(self.error(found));
                 }
                 Ok((buffer, reference, defined))
             }
@@ -94,7 +95,9 @@ impl<'a> Lower<'a> {
             match &at.kind {
                 InstanceKind::Cta(e) => ctas.push((at.span, &**e)),
                 InstanceKind::Slot(e) => slots.push((at.span, &**e)),
-                InstanceKind::Peer(_) | InstanceKind::AllPeers => return Err(Refused),
+                InstanceKind::Peer(_) | InstanceKind::AllPeers => {
+                    return Err(self.error(super::mistakes::no_rank(&name, at.span, defined)));
+                }
             }
         }
         let (tile, slot) = match (buffer.memory, slots.as_slice()) {
@@ -134,14 +137,23 @@ impl<'a> Lower<'a> {
             _ => (e, None),
         };
         let (buffer, reference, defined) = self.buffer(base)?;
-        let storage = self.storage(&buffer, reference, defined)?;
-        let entries = match indices {
-            Some(indices) => self.entries(indices)?,
-            None => buffer.axes.iter().map(|_| (Entry::All(None), base.span)).collect(),
+        let inbox = self.inbox(&buffer);
+        let (storage, slot) = match inbox {
+            Some(param) => {
+                let (storage, slot) = self.inbox_place(param, reference, defined)?;
+                (storage, Some((Entry::At(slot), base.span)))
+            }
+            None => (self.storage(&buffer, reference, defined)?, None),
         };
+        let own = usize::from(slot.is_some());
+        let mut entries: Vec<(Entry, Span)> = slot.into_iter().collect();
+        match indices {
+            Some(indices) => entries.extend(self.entries(indices)?),
+            None => entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base.span))),
+        }
         let named = entries.iter().filter(|(entry, _)| !matches!(entry, Entry::New)).count();
         if named != buffer.axes.len() {
-            let axes = buffer.axes.len();
+            let (named, axes) = (named - own, buffer.axes.len() - own);
             return Err(self.error(
                 Diagnostic::error(Code::E0222, format!("{named} indices for {axes} axes"))
                     .label(e.span, format!("{named} indices"))

@@ -101,7 +101,7 @@ impl<'a> Lower<'a> {
         let storage = self.storage(&buffer, reference, defined)?;
         match storage {
             Storage::Smem(..) => self.emit(StmtKind::Settle { storage, pending: 0 }, span),
-            Storage::Buffer(_) | Storage::Remote(..) => {
+            Storage::Buffer(_) | Storage::Remote(..) | Storage::Peer(..) => {
                 Err(self.error(settle_of(settle.value.span)))
             }
         }

@@ -150,7 +150,13 @@ impl<'a> Lower<'a> {
     fn reference(&mut self, reference: &'a Ref, span: Span) -> Outcome<Operand> {
         let Some(name) = reference.path.single() else { return self.dotted(reference) };
         let Some(named) = self.frame.lookup(&name.text) else {
-            return match (self.file_constant(&name.text), not_built::path(&name.text)) {
+            let value = self.file_constant(&name.text);
+            if value.is_none()
+                && let Some(value) = self.rank_name(&name.text, span)
+            {
+                return value;
+            }
+            return match (value, not_built::path(&name.text)) {
                 (Some(value), _) => value.map(Operand::Const),
                 (None, Some(what)) => Err(self.not_built(span, what)),
                 (None, None) => Err(self.unknown(&name.text, name.span)),

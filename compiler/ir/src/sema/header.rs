@@ -3,7 +3,7 @@
 use kernel_abi::Access;
 use kernel_dsl::ast::{
     self, Buffer, ConstParam, Dim, Domain, DomainKind, Expr, ExprKind, LaunchKey, Qualifier,
-    RangeEnd,
+    RangeEnd, Space,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -15,6 +15,7 @@ use super::limits::{MAX_CLUSTER, MAX_GRID_X, MAX_GRID_YZ, MAX_MIN_CTAS};
 use super::lower::{Lower, Shared};
 use super::not_built;
 use super::operands::{Operand, Tile};
+use super::ranks;
 use super::report::{Outcome, Refused};
 use super::scope::{self, Entity};
 use super::stored;
@@ -218,7 +219,9 @@ impl<'a> Lower<'a> {
         };
         // the sizes of tiles are judged against the number of warps
         let min_ctas = min_ctas.transpose()?;
-        self.kernel.launch = Launch { grid, cluster, warps: warps?, pdl: pdl?, min_ctas };
+        let (world, resident) = self.world(launch)?;
+        self.kernel.launch =
+            Launch { grid, cluster, warps: warps?, pdl: pdl?, min_ctas, world, resident };
         Ok(())
     }
 
@@ -333,6 +336,12 @@ impl<'a> Lower<'a> {
         if buffer.access.counter && self.kernel.launch.cluster_size() > 1 {
             return Err(self.not_built(buffer.access.span, "counters in a kernel with clusters"));
         }
+        if buffer.access.counter && self.kernel.launch.world.is_some() {
+            return Err(self.not_built(buffer.access.span, "counters in a kernel over several ranks"));
+        }
+        if buffer.access.qualifier == Qualifier::Peer && self.kernel.launch.world.is_none() {
+            return Err(self.error(ranks::without_world(&buffer.name.text, buffer.access.span)));
+        }
         let dtype = self.dtype(&buffer.ty.dtype)?;
         let access = access(buffer.access.qualifier).ok_or(Refused)?;
         if access == Access::Scalar && is_packed(dtype) {
@@ -345,6 +354,7 @@ impl<'a> Lower<'a> {
             words: match (buffer.access.counter, buffer.access.epoch) {
                 (true, _) => Some(Words::Counter),
                 (false, true) => Some(Words::Epoch),
+                (false, false) if buffer.space == Some(Space::SymFlag) => Some(Words::Flag),
                 (false, false) => None,
             },
             dtype,
@@ -367,6 +377,14 @@ impl<'a> Lower<'a> {
         let mut shape = Vec::with_capacity(buffer.ty.shape.len());
         for (at, dim) in buffer.ty.shape.iter().enumerate() {
             shape.push(self.extent(dim, at)?);
+        }
+        if self.kernel.params[id].access == Access::Peer {
+            if shape.iter().any(|extent| matches!(extent, Extent::Scalar(_))) {
+                return Err(self.not_built(buffer.ty.span, "run-time extents of symmetric memory"));
+            }
+            if self.kernel.params[id].is_inbox() {
+                shape = ranks::slots(self, buffer, shape)?;
+            }
         }
         if self.kernel.params[id].access != Access::Scalar {
             let axes = match &buffer.stored {
@@ -579,6 +597,9 @@ pub(super) fn buffer_mistake(buffer: &Buffer) -> Option<(String, &'static str)> 
     let qualifier = buffer.access.qualifier;
     let name = &buffer.name.text;
     let access = &buffer.access;
+    if let Some(mistake) = ranks::buffer_mistake(buffer) {
+        return Some(mistake);
+    }
     if access.counter || access.epoch {
         let word = if access.counter { "counter" } else { "epoch" };
         let plain = qualifier == Qualifier::Inout

@@ -142,6 +142,8 @@ impl<'a> Lower<'a> {
                 warps: 1,
                 pdl: Pdl::None,
                 min_ctas: None,
+            world: None,
+            resident: false,
             },
             params: IndexVec::new(),
             values: IndexVec::new(),
@@ -178,6 +180,7 @@ impl<'a> Lower<'a> {
         let launch = self.launch(&kernel.launch, kernel.header_span);
         let params = self.params(&kernel.buffers);
         launch.and(params)?;
+        self.rank_param(kernel)?;
         self.statements(&kernel.body);
         if self.report.has_errors() {
             return Err(Refused);

@@ -53,6 +53,14 @@ pub(super) fn no_shared_memory(name: &str, at: Span, defined: Span) -> Diagnosti
         .help("only tiles that `smem` declares lie in a CTA")
 }
 
+/// The finding for a rank of what is not memory of ranks.
+pub(super) fn no_rank(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0131, format!("`{name}` is no memory of other ranks"))
+        .label(at, "a rank")
+        .secondary(defined, "defined here")
+        .help("declare it `peer x : sym f32[…]`")
+}
+
 /// The finding for a second CTA of one access.
 pub(super) fn two_ctas(name: &str, at: Span) -> Diagnostic {
     Diagnostic::error(Code::E0221, format!("`{name}` of two CTAs"))

@@ -15,6 +15,7 @@ use super::constants::Const;
 use super::lower::Lower;
 use super::mistakes::{not_assignable, read_only, word_mistake};
 use super::operands::{Operand, Tile, describe};
+use super::ranks;
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag, RangeLimit};
 use crate::kernel::{AxisIndex, CachePolicy, Evict, Op, PrefetchRange, StmtKind, Storage};
@@ -61,6 +62,14 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<Tile> {
         let slice = self.slice(source, span)?;
+        if slice.storage.rank().is_some() {
+            return Err(self.error(ranks::misuse(
+                "a load from another rank",
+                source.span,
+                "ranks push: each reads what others wrote to it",
+                "write `load x@t[…]`, and let the other rank store to `x@peer(…)@t`",
+            )));
+        }
         self.no_policy(slice.storage, policy, span)?;
         let other = self.absent_value(&slice, absent, source.span)?;
         let Some(access) = slice.access else {
@@ -276,8 +285,17 @@ impl<'a> Lower<'a> {
         }
         let slice = self.slice(dest, span)?;
         match slice.storage {
-            Storage::Buffer(param) => {
+            Storage::Buffer(param) | Storage::Peer(param, _) => {
+                let is_own = slice.storage.rank().is_none();
                 let param = &self.kernel.params[param];
+                if param.is_inbox() && is_own {
+                    return Err(self.error(ranks::misuse(
+                        "a store to memory of ranks that names no rank",
+                        dest.span,
+                        "on which rank?",
+                        "write `x@peer(p)@t[…]`; `x@peer(rank)` is the own one",
+                    )));
+                }
                 let (access, declared) = (param.access, param.span);
                 if let Some(words) = param.words {
                     let name = param.name.clone();
@@ -349,6 +367,11 @@ impl<'a> Lower<'a> {
             }
         }
         let slice = self.slice(&mv.source, span)?;
+        if let Some(param) = slice.storage.param()
+            && self.kernel.params[param].access == kernel_abi::Access::Peer
+        {
+            return Err(self.not_built(mv.source.span, "prefetches of symmetric memory"));
+        }
         if let Some((tile, _)) = slice.storage.tile() {
             let declared = self.kernel.smem[tile].span;
             return Err(self.error(prefetch_of_shared(mv.source.span, declared)));
@@ -369,7 +392,7 @@ impl<'a> Lower<'a> {
     fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
         let (buffer, reference, defined) = self.buffer(base)?;
         let param = match self.storage(&buffer, reference, defined)? {
-            Storage::Buffer(param) => param,
+            Storage::Buffer(param) | Storage::Peer(param, _) => param,
             Storage::Smem(..) | Storage::Remote(..) => {
                 return Err(self.error(prefetch_of_shared(base.span, defined)));
             }

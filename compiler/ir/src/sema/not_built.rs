@@ -41,8 +41,6 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             SyncTarget::Role(_) => Some((whole, "`sync` of a role")),
             SyncTarget::Cluster => None,
         },
-        StmtKind::Signal(_) => Some((whole, "`signal`")),
-        StmtKind::Await(_) => Some((whole, "`await`")),
         StmtKind::Trace(_) => Some((whole, "`trace`")),
         StmtKind::Unsafe(_) => Some((whole, "`unsafe` blocks")),
         StmtKind::Move(mv) => moves(mv, whole),
@@ -52,6 +50,8 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         },
         StmtKind::If(_)
         | StmtKind::Advance(_)
+        | StmtKind::Signal(_)
+        | StmtKind::Await(_)
         | StmtKind::Const(_)
         | StmtKind::Let(_)
         | StmtKind::View(_)
@@ -106,9 +106,15 @@ pub(super) fn smem(tile: &TileDecl) -> Vec<NotBuilt> {
 
 /// The parts of a buffer's declaration that are not built.
 pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
-    let mut found = qualifier(&buffer.access);
-    found.extend(buffer.space.and_then(|space| self::space(space, buffer.span)));
-    found.extend(buffer.ring.as_ref().map(|e| (e.span, "rings of buffers")));
+    let space = buffer.space.filter(|space| !matches!(space, Space::Sym | Space::SymFlag));
+    let mut found: Vec<NotBuilt> =
+        space.and_then(|space| self::space(space, buffer.span)).into_iter().collect();
+    let ring = buffer.ring.as_ref().filter(|_| buffer.access.qualifier != Qualifier::Peer);
+    found.extend(ring.map(|e| (e.span, "rings of buffers")));
+    let peer = buffer.access.qualifier == Qualifier::Peer;
+    let parts = [&buffer.stored, &buffer.scaled_by.as_ref().map(|by| by.group.clone())];
+    let stored = parts.into_iter().flatten().filter(|_| peer);
+    found.extend(stored.map(|e| (e.span, "layouts and scales of symmetric memory")));
     let by_name = buffer.stored.as_ref().filter(|e| !matches!(e.kind, ExprKind::Layout(..)));
     found.extend(by_name.map(|e| (e.span, BY_NAME)));
     found
@@ -116,7 +122,7 @@ pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
 
 fn qualifier(access: &Access) -> Vec<NotBuilt> {
     let peer = access.qualifier == Qualifier::Peer;
-    peer.then_some((access.span, "`peer` buffers")).into_iter().collect()
+    peer.then_some((access.span, "`peer` buffers as parameters of a function")).into_iter().collect()
 }
 
 /// The qualifiers of a function's parameter that are not built.
@@ -147,9 +153,9 @@ pub(super) fn launch(key: LaunchKey) -> Option<&'static str> {
         | LaunchKey::Cluster
         | LaunchKey::Warps
         | LaunchKey::Pdl
+        | LaunchKey::World
+        | LaunchKey::Resident
         | LaunchKey::MinCtas => None,
-        LaunchKey::World => Some("kernels over several ranks"),
-        LaunchKey::Resident => Some("`resident`"),
     }
 }
 
@@ -199,15 +205,13 @@ pub(super) fn instances(reference: &Ref) -> Option<NotBuilt> {
         InstanceKind::Slot(slot) => {
             matches!(slot.kind, ExprKind::Each).then_some((at.span, "`@each`"))
         }
-        InstanceKind::Cta(_) => None,
-        InstanceKind::Peer(_) | InstanceKind::AllPeers => Some((at.span, "memory of another rank")),
+        InstanceKind::Cta(_) | InstanceKind::Peer(_) | InstanceKind::AllPeers => None,
     })
 }
 
 /// Dotted names of the language that are not built as values.
 pub(super) fn path(text: &str) -> Option<&'static str> {
     match text {
-        "rank" | "world" => Some("ranks"),
         "cluster.size" => Some("the size of a cluster as a value (give it a `const`)"),
         _ => None,
     }

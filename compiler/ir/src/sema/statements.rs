@@ -93,6 +93,8 @@ impl<'a> Lower<'a> {
                 None => Err(self.no_arm(stmt.span)),
             },
             Ast::Advance(e) => self.advance(e, stmt.span),
+            Ast::Signal(signal) => self.signal(signal, stmt.span),
+            Ast::Await(wait) => self.wait_for(wait, stmt.span),
             Ast::Settle(settle) => self.settle(settle, stmt.span),
             Ast::Sync(SyncTarget::Cluster) => self.emit(StmtKind::SyncCluster, stmt.span),
             Ast::Sync(_) => self.emit(StmtKind::Sync, stmt.span),
@@ -111,8 +113,6 @@ impl<'a> Lower<'a> {
             | Ast::Release(_)
             | Ast::Commit(_)
             | Ast::Publish(_)
-            | Ast::Signal(_)
-            | Ast::Await(_)
             | Ast::Trace(_)
             | Ast::Unsafe(_) => Err(Refused),
         }

@@ -22,6 +22,9 @@ impl<'a> Lower<'a> {
 
     fn relabelled(&mut self, view: &'a View) -> Outcome<Buffer> {
         let (buffer, reference, _) = self.buffer(&view.source)?;
+        if self.inbox(&buffer).is_some() {
+            return Err(self.not_built(view.source.span, "a view of symmetric memory"));
+        }
         if let Some(at) = reference.at.first() {
             return Err(self.not_built(at.span, "a view of one slot"));
         }

@@ -74,12 +74,14 @@ fn article(words: Words) -> &'static str {
     match words {
         Words::Counter => "a counter",
         Words::Epoch => "an epoch",
+        Words::Flag => "a flag",
     }
 }
 
 /// How the words are used.
 pub(super) fn form(word: &str) -> &'static str {
     match word {
+        "flag" => super::ranks::FLAG_FORM,
         "counter" => "write `if arrive.last c[i] of n { … }`",
         _ => "write `let t = load e[i];` and `advance e[i];`",
     }

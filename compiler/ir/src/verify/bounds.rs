@@ -5,10 +5,11 @@
 //! proved is an error, never a silent run-time check.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, Extent, Kernel, Op, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, Word,
+    AxisIndex, Extent, Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -80,6 +81,16 @@ impl Walk<'_> {
                 }
             }
             StmtKind::Advance { word } => self.word(word),
+            StmtKind::Signal(signal) => {
+                for (axis, index) in signal.index.iter().enumerate() {
+                    self.within(signal.param, axis, *index, signal.span);
+                }
+            }
+            StmtKind::Await(wait) => {
+                for (axis, index) in wait.index.iter().enumerate() {
+                    index.iter().for_each(|index| self.within(wait.param, axis, *index, wait.span));
+                }
+            }
             StmtKind::SetVar { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
@@ -93,9 +104,14 @@ impl Walk<'_> {
     }
 
     fn word(&mut self, word: &Word) {
-        let param = &self.kernel.params[word.param];
-        let Some(&extent) = param.shape.first() else { return };
-        let (extent, at) = (self.known.extent(extent), self.known.form(word.index));
+        self.within(word.param, 0, word.index, word.span);
+    }
+
+    /// One position along an axis of a buffer of words.
+    fn within(&mut self, param: ParamId, axis: usize, index: ValueId, span: Span) {
+        let param = &self.kernel.params[param];
+        let Some(&extent) = param.shape.get(axis) else { return };
+        let (extent, at) = (self.known.extent(extent), self.known.form(index));
         let room = extent.plus(-1, &at).and_then(|f| f.plus(-1, &Form::constant(1)));
         let inside = room.is_some_and(|f| self.known.proves(&f, &self.facts));
         if inside && self.known.proves(&at, &self.facts) {
@@ -107,7 +123,7 @@ impl Walk<'_> {
                 format!("this word of `{}` cannot be proved to lie inside it", param.name),
             )
             .label(
-                word.span,
+                span,
                 format!(
                     "word {} of {}{}",
                     self.known.describe(&at),
@@ -125,6 +141,9 @@ impl Walk<'_> {
         }
         if let Some(cta) = access.storage.cta() {
             self.cta(access, cta);
+        }
+        if let Some(rank) = access.storage.rank() {
+            self.rank(access, rank);
         }
         let indices = access.index.iter().filter(|i| !matches!(i, AxisIndex::New));
         for (position, (axis, index)) in access.axes.iter().zip(indices).enumerate() {
@@ -208,6 +227,22 @@ impl Walk<'_> {
                 self.range_of(&form)
             );
             self.report(access, text, "CTAs of a cluster count from 0: `tile@cta(c)`");
+        }
+    }
+
+    /// Ranks count from 0 to their number.
+    fn rank(&mut self, access: &TileAccess, rank: ValueId) {
+        let form = self.known.form(rank);
+        let world = self.kernel.launch.world.unwrap_or(1);
+        let last = Form::constant(i128::from(world) - 1).plus(-1, &form);
+        let inside = last.is_some_and(|room| self.known.proves(&room, &self.facts));
+        if !inside || !self.known.proves(&form, &self.facts) {
+            let text = format!(
+                "the rank is {} of {world}{}",
+                self.known.describe(&form),
+                self.range_of(&form)
+            );
+            self.report(access, text, "ranks count from 0: `buffer@peer((rank + d) % world)`");
         }
     }
 

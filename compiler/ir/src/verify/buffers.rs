@@ -13,6 +13,8 @@ mod ctas;
 mod place;
 mod threads;
 
+pub(super) use ctas::tell_apart;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
@@ -20,7 +22,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Knowledge};
 use crate::distribution::Distribution;
-use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, TileAccess, ValueId};
+use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, TileAccess, ValueId};
 use ctas::Owners;
 use place::Place;
 
@@ -102,7 +104,7 @@ impl<'a> Walk<'a> {
                 self.touch(access, true, Some(spread));
             }
             StmtKind::CopyAsync { source, .. } => self.touch(source, false, None),
-            StmtKind::Sync | StmtKind::SyncCluster => self.recent.clear(),
+            StmtKind::Sync | StmtKind::SyncCluster | StmtKind::Await(_) => self.recent.clear(),
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 let before = self.recent.clone();
@@ -127,6 +129,7 @@ impl<'a> Walk<'a> {
                 }
             }
             StmtKind::SetVar { .. }
+            | StmtKind::Signal(_)
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
@@ -160,7 +163,7 @@ impl<'a> Walk<'a> {
     }
 
     fn touch(&mut self, access: &TileAccess, is_store: bool, spread: Option<&Distribution>) {
-        let Storage::Buffer(param) = access.storage else { return };
+        let Some(param) = access.storage.param() else { return };
         if !self.stored.contains(&param) {
             return;
         }
@@ -272,6 +275,8 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch

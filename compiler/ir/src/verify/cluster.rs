@@ -149,6 +149,8 @@ impl Walk<'_> {
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::Sync
             | StmtKind::GridWait
             | StmtKind::GridLaunch

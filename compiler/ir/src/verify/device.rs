@@ -131,6 +131,14 @@ impl Structure<'_> {
             DeviceOp::SetSlot { slot, x } => {
                 self.args(loc, self.kernel.slots[*slot].len, &[x]);
             }
+            DeviceOp::Signal { rank: (frag, index), at, .. } => {
+                self.element(loc, *frag, *index);
+                self.vector_registers(loc, at);
+            }
+            DeviceOp::Await { at, until, .. } => {
+                self.element(loc, *until, 0);
+                self.vector_registers(loc, at);
+            }
             DeviceOp::AtomicInc { dst, at, .. } => {
                 self.vector_registers(loc, at);
                 if at.len != 1 || self.len(*dst) != 1 {
@@ -238,13 +246,15 @@ impl Structure<'_> {
 
     fn vectors(&mut self, loc: LocId, place: &Place, vectors: &[Vector], len: u32) {
         let mut covered = 0;
-        if let Some((frag, index)) = place.cta() {
+        if let Some((frag, index)) = place.owner() {
             self.element(loc, frag, index);
         }
         for vector in vectors {
             self.vector_registers(loc, vector);
             let bits = match place {
-                Place::Global(param) => self.kernel.params[*param].dtype.bits(),
+                Place::Global(param) | Place::Peer { param, .. } => {
+                    self.kernel.params[*param].dtype.bits()
+                }
                 Place::Shared { dtype, .. } | Place::Remote { dtype, .. } => dtype.bits(),
             };
             let most = self.kernel.target.info().max_vector_bytes * 8;
@@ -311,6 +321,8 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::AtomicInc { .. }
+            | DeviceOp::Signal { .. }
+            | DeviceOp::Await { .. }
             | DeviceOp::GridLaunch
             | DeviceOp::Store { .. }
             | DeviceOp::Prefetch { .. }
@@ -349,7 +361,12 @@ impl Order<'_> {
                 }
                 at
             }
-            DeviceOp::Store { place: Place::Global(param), .. }
+            DeviceOp::Await { param, .. } => {
+                self.require(Code::E0107, *param, stmt.loc, at);
+                at
+            }
+            DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. }, .. }
+            | DeviceOp::Signal { param, .. }
             | DeviceOp::AtomicInc { param, .. } => {
                 self.require(Code::E0108, *param, stmt.loc, at);
                 at

@@ -52,8 +52,16 @@ impl Walk<'_> {
                 self.write(word.param, word.span, at);
                 at
             }
+            StmtKind::Signal(signal) => {
+                self.write(signal.param, signal.span, at);
+                at
+            }
+            StmtKind::Await(wait) => {
+                self.read(wait.param, wait.span, at, "wait");
+                at
+            }
             StmtKind::Store { access, .. } => {
-                if let Storage::Buffer(param) = access.storage {
+                if let Storage::Buffer(param) | Storage::Peer(param, _) = access.storage {
                     self.write(param, access.span, at);
                 }
                 at
@@ -232,6 +240,8 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
         | StmtKind::Sync
+        | StmtKind::Signal(_)
+        | StmtKind::Await(_)
         | StmtKind::SyncCluster
         | StmtKind::GridWait
         | StmtKind::GridLaunch

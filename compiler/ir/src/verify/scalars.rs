@@ -178,6 +178,11 @@ impl<'k> Knowledge<'k> {
         }
     }
 
+    /// A parameter of the kernel.
+    pub(super) fn param(&self, param: ParamId) -> &'k crate::kernel::Param {
+        &self.kernel.params[param]
+    }
+
     /// The form of a value; a value that is not understood stands for itself.
     pub(super) fn form(&self, value: ValueId) -> Form {
         self.forms[value].clone().unwrap_or_else(|| Form::symbol(Symbol::Value(value)))

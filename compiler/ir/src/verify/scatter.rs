@@ -75,6 +75,8 @@ impl<'a> Walk<'a> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch

@@ -126,7 +126,7 @@ impl<'a> Walk<'a> {
             }
             StmtKind::EmptyGroup => self.state.close_group(),
             StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
-            StmtKind::Sync | StmtKind::SyncCluster => self.state.sync(),
+            StmtKind::Sync | StmtKind::SyncCluster | StmtKind::Await(_) => self.state.sync(),
             StmtKind::For { var, start, end, step, body } => {
                 if state::touches(body) {
                     self.loops.push(stmt.span);
@@ -151,6 +151,7 @@ impl<'a> Walk<'a> {
             StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
+            | StmtKind::Signal(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -8,7 +8,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
-use crate::kernel::{
+use crate::kernel::{ParamId, 
     AxisIndex, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId, Word,
 };
 
@@ -86,6 +86,16 @@ impl Walk<'_> {
                 PrefetchRange::Elements { start, end, .. } => self.uses(span, &[*start, *end]),
             },
             StmtKind::Advance { word } => self.word(word),
+            StmtKind::Signal(signal) => {
+                self.uses(signal.span, &signal.index);
+                self.flag(signal.param, signal.index.len(), signal.span);
+            }
+            StmtKind::Await(wait) => {
+                let used: Vec<ValueId> = wait.index.iter().copied().flatten().collect();
+                self.uses(wait.span, &used);
+                self.uses(wait.span, &[wait.until]);
+                self.flag(wait.param, wait.index.len(), wait.span);
+            }
             StmtKind::CopyAsync { source, dest, .. } => {
                 let shape = access_shape(self.kernel, source);
                 self.access(source, &shape);
@@ -280,6 +290,13 @@ impl Walk<'_> {
         }
     }
 
+    fn flag(&mut self, param: ParamId, rank: usize, span: Span) {
+        let declared = &self.kernel.params[param];
+        if !declared.is_flag() || declared.shape.len() != rank {
+            self.fault(span, "a word of no flags".to_owned());
+        }
+    }
+
     fn scalar_bool(&mut self, span: Span, v: ValueId) {
         let value = &self.kernel.values[v];
         if !value.is_scalar() || value.dtype != DType::Bool {
@@ -326,7 +343,8 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
 }
 
 fn access_operands(access: &TileAccess) -> impl Iterator<Item = ValueId> + '_ {
-    access.index.iter().flat_map(index_operands).chain(access.storage.slot())
+    let chosen = access.storage.slot().into_iter().chain(access.storage.rank());
+    access.index.iter().flat_map(index_operands).chain(chosen)
 }
 
 fn index_operands(index: &AxisIndex) -> Vec<ValueId> {

@@ -71,6 +71,8 @@ impl Survey<'_> {
                 | StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Sync
+                | StmtKind::Signal(_)
+                | StmtKind::Await(_)
                 | StmtKind::SyncCluster
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
@@ -171,6 +173,8 @@ impl Epoch<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch

@@ -246,7 +246,10 @@ impl<'a> Machine<'a> {
             | DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Mma { .. } => panic!("the kernels of these tests have none"),
-            DeviceOp::AtomicInc { .. } | DeviceOp::ClusterBarrier => panic!("there is one CTA"),
+            DeviceOp::AtomicInc { .. }
+            | DeviceOp::ClusterBarrier
+            | DeviceOp::Signal { .. }
+            | DeviceOp::Await { .. } => panic!("there is one CTA"),
             DeviceOp::Assert { cond, message } => {
                 assert_eq!(self.uniform(*cond), Word::Int(1), "{message}");
             }

@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use super::{CallEdge, Checker, Known, Use};
 use crate::sema::builtins::{self, Builtin};
 use crate::sema::mistakes::{
-    buffer_as_value, buffer_slice_as_value, no_shared_memory, read_only, ring_without_slot,
+    buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only, ring_without_slot,
     slot_without_ring, two_ctas, value_as_buffer,
 };
 use crate::sema::not_built;
@@ -134,6 +134,7 @@ impl<'a> Checker<'a, '_> {
             match &at.kind {
                 InstanceKind::Slot(slot) if matches!(slot.kind, ExprKind::Each) => {}
                 InstanceKind::Slot(e) | InstanceKind::Cta(e) => self.value(e),
+                InstanceKind::Peer(e) if !matches!(e.kind, ExprKind::Each) => self.value(e),
                 InstanceKind::Peer(_) | InstanceKind::AllPeers => {}
             }
         }
@@ -141,6 +142,10 @@ impl<'a> Checker<'a, '_> {
             return self.dotted(reference);
         };
         let Some((known, defined)) = self.lookup(&name.text) else {
+            // Whether the kernel is one of several ranks is judged with the kernel.
+            if matches!(name.text.as_str(), "rank" | "world") {
+                return Some(Known::Value);
+            }
             match not_built::path(&name.text) {
                 Some(what) => {
                     self.report.not_built(span, what);
@@ -183,6 +188,16 @@ impl<'a> Checker<'a, '_> {
     /// A ring has a slot, and nothing else has.
     fn ring(&mut self, reference: &'a Ref, known: Known, defined: Span) {
         let name = reference.path.text();
+        if let Known::Buffer { qualifier: Qualifier::Peer, .. } = known {
+            return;
+        }
+        let of_rank = |at: &&Instance| {
+            matches!(at.kind, InstanceKind::Peer(_) | InstanceKind::AllPeers)
+        };
+        if let Some(at) = reference.at.iter().find(of_rank) {
+            self.report.error(no_rank(&name, at.span, defined));
+            return;
+        }
         let of_cta = |at: &&Instance| matches!(at.kind, InstanceKind::Cta(_));
         let mut ctas = reference.at.iter().filter(of_cta);
         match (known, ctas.next(), ctas.next()) {
@@ -271,7 +286,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    fn indices(&mut self, indices: &'a [Index]) {
+    pub(super) fn indices(&mut self, indices: &'a [Index]) {
         for index in indices {
             match &index.kind {
                 IndexKind::All(until) => until.iter().for_each(|until| self.value(until)),

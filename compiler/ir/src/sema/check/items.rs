@@ -11,6 +11,7 @@ use super::{Checker, Known, Use, is_packed};
 use crate::sema::builtins;
 use crate::sema::header;
 use crate::sema::not_built;
+use crate::sema::ranks;
 use crate::sema::suggest::closest;
 use crate::target::Target;
 
@@ -273,8 +274,13 @@ impl<'a> Checker<'a, '_> {
                         self.report.error(header::pdl_mistake(entry.value.span));
                     }
                 }
+                LaunchKey::Resident => {
+                    if !ranks::is_all(&entry.value) {
+                        self.report.error(ranks::resident_mistake(entry.value.span));
+                    }
+                }
                 LaunchKey::Grid | LaunchKey::Cluster => self.list(&entry.value),
-                LaunchKey::Warps | LaunchKey::MinCtas | LaunchKey::World | LaunchKey::Resident => {
+                LaunchKey::Warps | LaunchKey::MinCtas | LaunchKey::World => {
                     self.value(&entry.value)
                 }
             }

@@ -1,7 +1,7 @@
 //! Statements without bindings.
 
 use kernel_dsl::ast::{
-    ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Let, Move, MoveKind,
+    ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Index, IndexKind, Let, Move, MoveKind,
     Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
@@ -56,6 +56,14 @@ impl<'a> Checker<'a, '_> {
                 }
             }
             StmtKind::Advance(e) => self.word(e),
+            StmtKind::Signal(signal) => {
+                self.flag(&signal.flag);
+                signal.add.iter().for_each(|add| self.value(add));
+            }
+            StmtKind::Await(wait) => {
+                self.flag(&wait.flag);
+                self.value(&wait.until);
+            }
             StmtKind::Settle(settle) => self.settled(settle),
             StmtKind::Sync(_) | StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert(condition, _) => self.value(condition),
@@ -76,8 +84,6 @@ impl<'a> Checker<'a, '_> {
             | StmtKind::Release(_)
             | StmtKind::Commit(_)
             | StmtKind::Publish(_)
-            | StmtKind::Signal(_)
-            | StmtKind::Await(_)
             | StmtKind::Trace(_)
             | StmtKind::Unsafe(_) => {}
         }
@@ -338,6 +344,21 @@ impl<'a> Checker<'a, '_> {
     /// A word of a counter or an epoch; which of them is judged with the kernel.
     fn word(&mut self, e: &'a Expr) {
         self.buffer(e);
+    }
+
+    /// Words that a signal raises or a wait watches; which of them is judged with the kernel.
+    fn flag(&mut self, e: &'a Expr) {
+        let ExprKind::Index(base, indices) = &e.kind else {
+            self.buffer(e);
+            return;
+        };
+        let each = |index: &&Index| {
+            matches!(&index.kind, IndexKind::At(e, None) if matches!(e.kind, ExprKind::Each))
+        };
+        for index in indices.iter().filter(|index| !each(index)) {
+            self.indices(std::slice::from_ref(index));
+        }
+        self.buffer(base);
     }
 
     pub(super) fn pattern(&mut self, pattern: &'a ArchPattern) {

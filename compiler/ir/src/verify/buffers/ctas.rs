@@ -70,6 +70,17 @@ impl Owners {
     }
 }
 
+/// True where no two CTAs of the grid have the same positions.
+pub(in crate::verify) fn tell_apart(known: &Knowledge<'_>, forms: &[Form], grid: [u32; 3]) -> bool {
+    let mut apart = grid.map(|extent| extent <= 1);
+    for form in forms {
+        let owner = affine(known, form, 1);
+        let found = separated(&owner, &owner, grid);
+        apart = [0, 1, 2].map(|axis| apart[axis] || found[axis]);
+    }
+    apart == [true; 3]
+}
+
 /// The axes of the grid along which different CTAs have different positions.
 fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
     match (a, b) {

@@ -83,7 +83,7 @@ impl Varying {
             // What nobody writes while the kernel runs is the same for all.
             Op::Load { access, .. } => match access.storage {
                 Storage::Smem(..) | Storage::Remote(..) => true,
-                Storage::Buffer(param) => match kernel.params[param].access {
+                Storage::Buffer(param) | Storage::Peer(param, _) => match kernel.params[param].access {
                     Access::Static | Access::Input | Access::Scalar => false,
                     Access::Output | Access::Inout | Access::Scratch | Access::Peer => true,
                 },
@@ -124,6 +124,8 @@ impl Varying {
                 | StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Sync
+                | StmtKind::Signal(_)
+                | StmtKind::Await(_)
                 | StmtKind::SyncCluster
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch

@@ -48,6 +48,8 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
             | StmtKind::Advance { .. }
             | StmtKind::Settle { .. }
             | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch

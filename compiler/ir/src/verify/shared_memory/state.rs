@@ -243,10 +243,12 @@ pub(super) fn touches(stmts: &[Stmt]) -> bool {
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
         | StmtKind::Sync
+        | StmtKind::Await(_)
         | StmtKind::SyncCluster => true,
         StmtKind::For { body, .. } => touches(body),
         StmtKind::If { then_body, else_body, .. } => touches(then_body) || touches(else_body),
         StmtKind::Def { .. }
+        | StmtKind::Signal(_)
         | StmtKind::SetVar { .. }
         | StmtKind::Prefetch { .. }
         | StmtKind::Advance { .. }

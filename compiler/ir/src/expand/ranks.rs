@@ -1,0 +1,91 @@
+//! Words of other ranks: one lane of the first warp for each rank, or for each word that is waited for.
+
+use kernel_abi::DType;
+
+use super::Expander;
+use super::builder::Pred;
+use super::linear::Linear;
+use crate::device::{DeviceOp, DeviceStmt, Vector};
+use crate::distribution::{Digit, LANES};
+use crate::kernel::{Await, Extent, ParamId, Signal, ValueId};
+use crate::ops::CompareOp;
+
+impl Expander<'_> {
+    /// Lane p of the first warp raises the word of rank p.
+    pub(super) fn signal(&mut self, signal: &Signal) {
+        let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
+        let world = self.kernel.launch.world.unwrap_or(1);
+        let lane = self.lane();
+        let rank = self.b.materialize(&lane, DType::I32);
+        let at = self.flag(signal.param, &index, &lane);
+        let (param, add) = (signal.param, signal.add);
+        self.in_first_lanes(world, DeviceOp::Signal { param, rank, at, add });
+    }
+
+    /// Lane r of the first warp waits for word r, and all threads meet.
+    pub(super) fn wait_for(&mut self, wait: &Await) {
+        let words = wait.each().and_then(|axis| {
+            self.kernel.params[wait.param].shape.get(axis).and_then(|extent| match extent {
+                Extent::Const(words) => Some(*words),
+                Extent::Scalar(_) => None,
+            })
+        });
+        let until = self.frag(wait.until);
+        let lane = self.lane();
+        let at = self.flag(wait.param, &wait.index, &lane);
+        let param = wait.param;
+        self.in_first_lanes(words.unwrap_or(1), DeviceOp::Await { param, at, until });
+        self.barrier();
+    }
+
+    fn lane(&mut self) -> Linear {
+        self.b.lane(Digit { extent: LANES, stride: 1 })
+    }
+
+    /// Emits what the first `count` lanes of the first warp do.
+    fn in_first_lanes(&mut self, count: u32, op: DeviceOp) {
+        let warps = [Digit { extent: self.kernel.launch.warps, stride: 1 }];
+        let first = self.b.digits_are_zero(&[], &warps);
+        let (lane, count) = (self.lane(), Linear::constant(i64::from(count)));
+        let below = self.b.int_compare(CompareOp::Lt, &lane, &count, DType::I32);
+        match self.b.and(first, below) {
+            Pred::When(register) => {
+                let cond = self.b.single(register);
+                let then_body = self.alone(op);
+                self.b.emit(DeviceOp::If { cond, then_body, else_body: Vec::new() });
+            }
+            Pred::Always => self.b.emit(op),
+            Pred::Never => {}
+        }
+    }
+
+    fn alone(&mut self, op: DeviceOp) -> Vec<DeviceStmt> {
+        self.b.open();
+        self.b.emit(op);
+        self.b.close()
+    }
+
+    /// The place of a word; `each` is the lane.
+    fn flag(&mut self, param: ParamId, index: &[Option<ValueId>], lane: &Linear) -> Vector {
+        let mut place = Linear::default();
+        let shape = self.kernel.params[param].shape.clone();
+        for (extent, position) in shape.iter().zip(index) {
+            let extent = match extent {
+                Extent::Const(extent) => i64::from(*extent),
+                Extent::Scalar(_) => 1,
+            };
+            let position = match position {
+                Some(value) => self.integer(*value),
+                None => lane.clone(),
+            };
+            let sum = place.times(extent).and_then(|place| place.plus(1, &position));
+            place = sum.expect("words are few: their number fits 31 bits");
+        }
+        let variable = place.variable();
+        let offset = (!variable.terms.is_empty()).then(|| {
+            let dtype = self.b.offset_dtype(param);
+            self.b.materialize(&variable, dtype)
+        });
+        Vector { first: 0, len: 1, offset, constant: place.constant, predicate: None }
+    }
+}

@@ -1,0 +1,58 @@
+//! Words by which ranks tell each other that data is there.
+
+use kernel_dsl::source::Span;
+
+use super::{Param, ParamId, ValueId, Words};
+
+/// Ranks of a launch at most: each has a lane of one warp.
+pub const MAX_WORLD: u32 = crate::distribution::LANES;
+
+/// Name of the scalar that says which rank this is; a kernel over several ranks gets it as its last parameter.
+pub const RANK: &str = "rank";
+
+/// `signal f@peer(*)[i, rank] add n order release scope sys`: raises a word of every rank, after what the CTA did
+/// before the last `sync`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// The flags.
+    pub param: ParamId,
+    /// i32 scalars, one an axis.
+    pub index: Vec<ValueId>,
+    /// By how much, at least 1.
+    pub add: u32,
+    /// The text of the word.
+    pub span: Span,
+}
+
+/// `await f[i, each] until v order acquire scope sys`: waits until the words have reached `v`, then all threads meet.
+/// What was done before a signal that raised one of them is visible afterwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Await {
+    /// The flags, those of the own rank.
+    pub param: ParamId,
+    /// i32 scalars, one an axis; none for `each`, which stands once and means every position.
+    pub index: Vec<Option<ValueId>>,
+    /// u32 scalar; a word has reached it where the difference is not negative as a signed number.
+    pub until: ValueId,
+    /// The text of the words.
+    pub span: Span,
+}
+
+impl Await {
+    /// The axis of `each`.
+    pub fn each(&self) -> Option<usize> {
+        self.index.iter().position(Option::is_none)
+    }
+}
+
+impl Param {
+    /// True for memory that other ranks write data to; its outermost axis are the slots of a ring.
+    pub fn is_inbox(&self) -> bool {
+        self.access == kernel_abi::Access::Peer && self.words.is_none()
+    }
+
+    /// True for words that ranks raise.
+    pub fn is_flag(&self) -> bool {
+        self.words == Some(Words::Flag)
+    }
+}

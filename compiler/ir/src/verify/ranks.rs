@@ -1,0 +1,237 @@
+//! R7 and R8 between ranks: what a rank stores to another one is read in order, and not overwritten too early.
+//!
+//! Assumes that all ranks launch the kernel the same number of times, in stream order, with words and epochs that
+//! start at zero (the plan says so), and that a CTA of one rank is awaited by the CTA with the same index of the others,
+//! which E0116 makes the reader of what it stored. Guarantees one protocol, which is the proof: in launch t each CTA
+//! stores to slot t of the others, meets, raises its word of every rank by 1, waits until its words of all senders are
+//! t + 1, reads slot t, and advances its epoch once. A sender that is a launch ahead writes another slot, since a ring
+//! has two at least; it is not two ahead, because it has waited for this rank's launch t + 1, which began after launch t
+//! had ended. Signals and waits stand outside of loops and choices, so each path has them.
+
+mod protocol;
+
+use std::collections::BTreeMap;
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
+
+use super::scalars::{Facts, Knowledge};
+use crate::kernel::{
+    Await, Kernel, Op, ParamId, Signal, Stmt, StmtKind, Storage, TileAccess, ValueId,
+};
+
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    if kernel.launch.world.is_none() {
+        return;
+    }
+    let mut survey = Survey {
+        known: Knowledge::new(kernel),
+        ops: BTreeMap::new(),
+        facts: Facts::new(),
+        at: 0,
+        depth: 0,
+        syncs: Vec::new(),
+        signals: Vec::new(),
+        awaits: Vec::new(),
+        stores: Vec::new(),
+        loads: Vec::new(),
+    };
+    survey.block(&kernel.body);
+    survey.published(kernel, sink);
+    survey.awaited(kernel, sink);
+    protocol::check(kernel, &survey, sink);
+    if !kernel.launch.resident
+        && let Some((_, wait)) = survey.awaits.first()
+    {
+        sink.push(
+            Diagnostic::error(Code::E0135, "this kernel waits for others and may not be there whole")
+                .label(wait.span, "a CTA that waits here keeps its place on the device")
+                .secondary(kernel.span, "its launch does not say `resident: all`")
+                .help("write `resident: all` in `launch`"),
+        );
+    }
+}
+
+/// The number of a statement of the outermost block, and whether something stands inside of a loop or a choice there.
+#[derive(Debug, Clone, Copy)]
+struct At {
+    number: usize,
+    inside: bool,
+}
+
+/// What concerns ranks, in the order of the statements.
+struct Survey<'k> {
+    known: Knowledge<'k>,
+    /// How each value is made.
+    ops: BTreeMap<ValueId, &'k Op>,
+    facts: Facts,
+    at: usize,
+    depth: u32,
+    /// Where all threads meet, on every path.
+    syncs: Vec<usize>,
+    signals: Vec<(At, &'k Signal)>,
+    awaits: Vec<(At, &'k Await)>,
+    /// Stores to other ranks.
+    stores: Vec<(usize, &'k TileAccess)>,
+    /// Reads of what other ranks write.
+    loads: Vec<(usize, &'k TileAccess)>,
+}
+
+impl<'k> Survey<'k> {
+    fn block(&mut self, stmts: &'k [Stmt]) {
+        for stmt in stmts {
+            if self.depth == 0 {
+                self.at += 1;
+            }
+            self.stmt(stmt);
+        }
+    }
+
+    fn inner(&mut self, stmts: &'k [Stmt]) {
+        self.depth += 1;
+        self.block(stmts);
+        self.depth -= 1;
+    }
+
+    fn here(&self) -> At {
+        At { number: self.at, inside: self.depth > 0 }
+    }
+
+    fn meet(&mut self) {
+        if self.depth == 0 {
+            self.syncs.push(self.at);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &'k Stmt) {
+        match &stmt.kind {
+            StmtKind::Def { results, op } => {
+                self.known.define(results, op, &self.facts);
+                self.ops.extend(results.iter().map(|&result| (result, op)));
+                if let Op::Load { access, .. } = op
+                    && self.is_inbox(access.storage)
+                {
+                    self.loads.push((self.at, access));
+                }
+            }
+            StmtKind::Store { access, .. } => {
+                if let Storage::Peer(..) = access.storage {
+                    self.stores.push((self.at, access));
+                }
+            }
+            StmtKind::CopyAsync { source, .. } => {
+                if self.is_inbox(source.storage) {
+                    self.loads.push((self.at, source));
+                }
+            }
+            StmtKind::Sync => self.meet(),
+            StmtKind::Signal(signal) => self.signals.push((self.here(), signal)),
+            StmtKind::Await(wait) => {
+                self.awaits.push((self.here(), wait));
+                self.meet();
+            }
+            StmtKind::For { var, start, end, step, body } => {
+                self.known.bind_loop(*var, *start, *end, *step);
+                self.inner(body);
+            }
+            StmtKind::If { then_body, else_body, .. } => {
+                self.inner(then_body);
+                self.inner(else_body);
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::SyncCluster
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    fn is_inbox(&self, storage: Storage) -> bool {
+        storage.param().is_some_and(|param| self.known.param(param).is_inbox())
+    }
+
+    /// Where a store is published: by the first signal behind a meeting behind it.
+    fn signal_of(&self, store: usize) -> Option<&(At, &'k Signal)> {
+        let met = self.syncs.iter().copied().find(|&sync| sync > store)?;
+        self.signals.iter().find(|(at, _)| at.number > met)
+    }
+
+    fn published(&self, kernel: &Kernel, sink: &mut Sink) {
+        for &(at, access) in &self.stores {
+            if self.signal_of(at).is_some() {
+                continue;
+            }
+            let name = kernel.name_of(access.storage);
+            let mut diagnostic = Diagnostic::error(
+                Code::E0132,
+                format!("what is stored to `{name}` of another rank is not published"),
+            );
+            diagnostic = match self.signals.iter().find(|(signal, _)| signal.number > at) {
+                Some((_, signal)) => diagnostic
+                    .label(access.span, "threads store this")
+                    .secondary(signal.span, "one thread signals, and no `sync` stands between")
+                    .help("write `sync;` before the signal"),
+                None => diagnostic
+                    .label(access.span, "no signal comes after this")
+                    .help("write `sync;` and `signal f@peer(*)[i, rank] add 1 order release scope sys;`"),
+            };
+            sink.push(diagnostic);
+        }
+    }
+
+    /// The flags that publish all stores to an inbox.
+    fn flag_of(&self, param: ParamId) -> Option<ParamId> {
+        let mut flags = self
+            .stores
+            .iter()
+            .filter(|(_, access)| access.storage.param() == Some(param))
+            .map(|&(at, _)| self.signal_of(at).map(|(_, signal)| signal.param));
+        let first = flags.next()??;
+        flags.all(|flag| flag == Some(first)).then_some(first)
+    }
+
+    fn awaited(&self, kernel: &Kernel, sink: &mut Sink) {
+        for &(at, access) in &self.loads {
+            let Some(param) = access.storage.param() else { continue };
+            let Some(flag) = self.flag_of(param) else {
+                if !self.stores.iter().any(|(_, store)| store.storage.param() == Some(param)) {
+                    sink.push(unordered(kernel, access, None, "no store of this kernel fills it"));
+                }
+                continue;
+            };
+            let mut waits = self.awaits.iter().filter(|(_, wait)| wait.param == flag);
+            if waits.any(|(wait, _)| wait.number < at) {
+                continue;
+            }
+            let signal = self.signals.iter().find(|(_, signal)| signal.param == flag);
+            let signal = signal.map(|(_, signal)| signal.span);
+            let label = "no wait for every sender stands before this";
+            sink.push(unordered(kernel, access, signal, label));
+        }
+    }
+}
+
+fn unordered(
+    kernel: &Kernel,
+    access: &TileAccess,
+    signal: Option<Span>,
+    label: &str,
+) -> Diagnostic {
+    let name = kernel.name_of(access.storage);
+    let diagnostic = Diagnostic::error(
+        Code::E0133,
+        format!("`{name}` is read while other ranks may not have written it"),
+    )
+    .label(access.span, label)
+    .secondary(kernel.declaration_of(access.storage), "declared `peer`");
+    let diagnostic = match signal {
+        Some(signal) => diagnostic.secondary(signal, "this signal says that it is written"),
+        None => diagnostic,
+    };
+    diagnostic.help("write `await f[i, each] until t + 1 order acquire scope sys;` before it")
+}

@@ -1,0 +1,251 @@
+//! R8: words and slots follow the epochs.
+
+use std::collections::BTreeSet;
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
+
+use super::super::buffers::tell_apart;
+use super::super::scalars::{Form, Symbol};
+use super::{At, Survey};
+use crate::kernel::{
+    AxisIndex, Await, Extent, Kernel, Op, ParamId, RANK, Signal, Storage, TileAccess, ValueId, Words,
+};
+use crate::ops::BinaryOp;
+
+pub(super) fn check(kernel: &Kernel, survey: &Survey<'_>, sink: &mut Sink) {
+    let mut judge = Judge { kernel, survey, sink };
+    let flags: BTreeSet<ParamId> =
+        kernel.params.ids().filter(|&id| kernel.params[id].is_flag()).collect();
+    for flag in flags {
+        judge.flag(flag);
+    }
+    for &(_, access) in &survey.stores {
+        judge.slot(access);
+        judge.sender(access);
+    }
+    for &(_, access) in &survey.loads {
+        judge.slot(access);
+    }
+}
+
+/// A load of an epoch: the buffer and the position of the word.
+type Epoch = (ParamId, Form);
+
+struct Judge<'a, 'k> {
+    kernel: &'a Kernel,
+    survey: &'a Survey<'k>,
+    sink: &'a mut Sink,
+}
+
+impl Judge<'_, '_> {
+    /// Words that are raised and waited for once, by CTAs with the same index.
+    fn flag(&mut self, flag: ParamId) {
+        let signals: Vec<(At, &Signal)> =
+            self.survey.signals.iter().filter(|(_, s)| s.param == flag).copied().collect();
+        let awaits: Vec<(At, &Await)> =
+            self.survey.awaits.iter().filter(|(_, w)| w.param == flag).copied().collect();
+        let name = &self.kernel.params[flag].name;
+        for (at, span) in signals
+            .iter()
+            .map(|(at, s)| (at, s.span))
+            .chain(awaits.iter().map(|(at, w)| (at, w.span)))
+        {
+            if at.inside {
+                return self.wrong(
+                    span,
+                    "inside of a loop or a choice",
+                    "signal and wait once on every path, outside of loops and choices",
+                );
+            }
+        }
+        let ([(signalled, signal)], [(awaited, wait)]) = (signals.as_slice(), awaits.as_slice())
+        else {
+            let (n, m) = (signals.len(), awaits.len());
+            if n + m == 0 {
+                return;
+            }
+            let span = signals.get(1).map(|(_, s)| s.span);
+            let span = span.or(awaits.get(1).map(|(_, w)| w.span));
+            let span = span.or(signals.first().map(|(_, s)| s.span));
+            let span = span.or(awaits.first().map(|(_, w)| w.span)).unwrap_or(self.kernel.span);
+            let label = format!("{n} signals and {m} waits of `{name}`");
+            return self.wrong(span, &label, "signal a flag once and wait for it once in a launch");
+        };
+        if signalled.number > awaited.number {
+            return self.wrong(
+                wait.span,
+                "every rank waits here before any has signalled",
+                "signal before the wait",
+            );
+        }
+        if signal.add != 1 {
+            let label = format!("the word grows by {} in a launch", signal.add);
+            return self.wrong(signal.span, &label, "write `add 1`");
+        }
+        self.words(flag, signal, wait);
+        if self.epoch_of(wait).is_none() {
+            self.wrong(
+                wait.span,
+                "this is not the epoch of the launch plus 1",
+                "write `let t = load e[…];` of an `inout epoch e`, one word a CTA, and `until t + 1`",
+            );
+        }
+    }
+
+    /// The positions of the words: one for each sender and CTA.
+    fn words(&mut self, flag: ParamId, signal: &Signal, wait: &Await) {
+        let Some(each) = wait.each() else { return };
+        let extent = self.kernel.params[flag].shape.get(each).copied();
+        if extent != self.kernel.launch.world.map(Extent::Const) {
+            return self.wrong(
+                wait.span,
+                "`each` is not along an axis of as many words as there are ranks",
+                "declare `peer f : sym_flag u32[…, WORLD]`",
+            );
+        }
+        let form = |value: ValueId| self.survey.known.form(value);
+        let own = signal.index.get(each).is_some_and(|&value| self.is_rank(&form(value)));
+        if !own {
+            return self.wrong(
+                signal.span,
+                "senders do not raise words of their own",
+                "write `rank` where the wait has `each`",
+            );
+        }
+        let pairs = signal.index.iter().zip(&wait.index);
+        let same = pairs.clone().all(|(s, w)| w.is_none_or(|w| form(w) == form(*s)));
+        if !same {
+            return self.wrong(
+                wait.span,
+                "this waits for other words than the signal raises",
+                "use the same index in both",
+            );
+        }
+        let forms: Vec<Form> = wait.index.iter().flatten().map(|&value| form(value)).collect();
+        if !tell_apart(&self.survey.known, &forms, self.kernel.launch.grid) {
+            self.wrong(
+                signal.span,
+                "several CTAs raise one word",
+                "give each CTA a word: an axis with the index `cta.x`",
+            );
+        }
+    }
+
+    fn is_rank(&self, form: &Form) -> bool {
+        let terms: Vec<_> = form.terms.iter().collect();
+        match terms.as_slice() {
+            [(Symbol::Param(param), 1)] => {
+                form.constant == 0 && self.kernel.params[*param].name == RANK
+            }
+            _ => false,
+        }
+    }
+
+    /// The epoch `t` where the wait is for `t + 1`.
+    fn epoch_of(&self, wait: &Await) -> Option<Epoch> {
+        let Op::Binary { op: BinaryOp::Add, a, b } = self.survey.ops.get(&wait.until)? else {
+            return None;
+        };
+        let one = |value: ValueId| self.survey.known.form(value).as_constant() == Some(1);
+        match (one(*a), one(*b)) {
+            (false, true) => self.epoch(*a),
+            (true, false) => self.epoch(*b),
+            (_, _) => None,
+        }
+    }
+
+    /// The word of an epoch that a value has been read from, one for each CTA.
+    fn epoch(&self, value: ValueId) -> Option<Epoch> {
+        let Op::Load { access, .. } = self.survey.ops.get(&value)? else { return None };
+        let Storage::Buffer(param) = access.storage else { return None };
+        if self.kernel.params[param].words != Some(Words::Epoch) {
+            return None;
+        }
+        let [AxisIndex::At(at)] = access.index.as_slice() else { return None };
+        let form = self.survey.known.form(*at);
+        let own = tell_apart(&self.survey.known, std::slice::from_ref(&form), self.kernel.launch.grid);
+        own.then_some((param, form))
+    }
+
+    /// The slot of an access is the epoch that the wait for it counts to.
+    fn slot(&mut self, access: &TileAccess) {
+        let Some(param) = access.storage.param() else { return };
+        let declared = &self.kernel.params[param];
+        if declared.shape.first() == Some(&Extent::Const(1)) {
+            return self.wrong(
+                access.span,
+                "there is one slot, which a rank that is a launch ahead overwrites",
+                "declare it with `ring 2`, and write `@t`",
+            );
+        }
+        let Some(AxisIndex::At(slot)) = access.index.first() else { return };
+        let flag = self.survey.flag_of(param);
+        let wait = self.survey.awaits.iter().find(|(_, wait)| Some(wait.param) == flag);
+        let Some((_, wait)) = wait else { return };
+        let Some(epoch) = self.epoch_of(wait) else { return };
+        if self.slot_epoch(*slot) != Some(epoch) {
+            self.wrong(
+                access.span,
+                "the slot is not the epoch that the wait counts to",
+                "write `@t`, with the `t` of `until t + 1`",
+            );
+        }
+    }
+
+    /// The epoch that a slot is the remainder of.
+    fn slot_epoch(&self, slot: ValueId) -> Option<Epoch> {
+        let mut value = slot;
+        loop {
+            value = match self.survey.ops.get(&value)? {
+                Op::Convert { x } => *x,
+                Op::Binary { op: BinaryOp::And, a, .. } => *a,
+                _ => return self.epoch(value),
+            };
+        }
+    }
+
+    /// Two ranks never store to one element.
+    fn sender(&mut self, access: &TileAccess) {
+        let known = &self.survey.known;
+        let own = access.index.iter().any(|index| match index {
+            AxisIndex::At(at) => self.is_rank(&known.form(*at)),
+            AxisIndex::Range { start, len, until: None } => {
+                let form = known.form(*start);
+                let terms: Vec<_> = form.terms.iter().collect();
+                match terms.as_slice() {
+                    [(Symbol::Param(param), factor)] => {
+                        self.kernel.params[*param].name == RANK
+                            && **factor >= i128::from((*len).max(1))
+                    }
+                    _ => false,
+                }
+            }
+            AxisIndex::Range { .. }
+            | AxisIndex::Gather(_)
+            | AxisIndex::Along(_)
+            | AxisIndex::New => false,
+        });
+        if own {
+            return;
+        }
+        let name = self.kernel.name_of(access.storage);
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0133,
+                format!("two ranks may store to one element of `{name}`"),
+            )
+            .label(access.span, "nothing in this place says which rank stores")
+            .secondary(self.kernel.declaration_of(access.storage), "declared `peer`")
+            .help("give it an axis of senders: `x@peer(p)@t[rank, …]`"),
+        );
+    }
+
+    fn wrong(&mut self, span: Span, label: &str, help: &str) {
+        self.sink.push(
+            Diagnostic::error(Code::E0134, "words of ranks that do not follow the epochs")
+                .label(span, label)
+                .help(help),
+        );
+    }
+}
