@@ -11,7 +11,7 @@ use crate::analysis::{Facts, analyse};
 use crate::audit::{remark, spot, total, unreadable};
 use crate::code::Code;
 use crate::graph::NodeSet;
-use crate::kernel::{Kernel, Role};
+use crate::kernel::{Kernel, Order, Role};
 use crate::moved::unwaited;
 use crate::ptx::Module;
 use crate::report::{Item, Report, SassSpot, Verdict};
@@ -44,6 +44,12 @@ pub struct KernelObligations {
     pub launches: Vec<u32>,
     /// The `arrive.last` operations: a fence, an atomic, a fence.
     pub arrivals: Vec<u32>,
+    /// The signals to other ranks: a reduction with release.
+    pub signals: Vec<u32>,
+    /// The waits for signals of other ranks: a load with acquire that its own branch repeats.
+    pub awaits: Vec<u32>,
+    /// Loads that every path reaches through such a wait only.
+    pub awaited: Vec<LoadLine>,
 }
 
 /// A load operation.
@@ -331,6 +337,48 @@ fn arrival(stage: &Stage<'_>, line: u32) -> Option<&'static str> {
     }
 }
 
+/// Signals to other ranks and waits for theirs are there, and what they order stands behind a wait.
+fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
+    let place = stage.place();
+    let is_load = |role: &Role| matches!(role, Role::Read { .. } | Role::Texture { .. });
+    let is_signal = |role: &Role| matches!(role, Role::Atomic { .. } | Role::Touch { .. });
+    // A load with acquire; in the machine code some order is what is left of it.
+    let is_await =
+        |role: &Role| matches!(role, Role::Read { order: Order::Acquire | Order::Strong, .. });
+    for &line in &stage.duties.signals {
+        if nodes(stage, is_signal, Some(line)).is_empty() {
+            let message = format!("a signal to other ranks is not in the {place}");
+            judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
+        }
+    }
+    let mut waits = Vec::new();
+    for &line in &stage.duties.awaits {
+        let found = nodes(stage, is_await, Some(line));
+        if found.is_empty() {
+            let message = format!("a wait for other ranks is not in the {place}");
+            judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
+        }
+        waits.extend(found);
+    }
+    // The lanes that wait meet the others in a barrier: a load stands behind that.
+    let lines = &stage.duties.awaits;
+    let is_barrier = |role: &Role| matches!(role, Role::Barrier);
+    let meets = lines.iter().flat_map(|&line| nodes(stage, is_barrier, Some(line)));
+    let meets: Vec<u32> = meets.collect();
+    for duty in &stage.duties.awaited {
+        let loads = nodes(stage, is_load, Some(duty.line));
+        if let Some(load) = unwaited(stage.kernel, &meets, &loads) {
+            let code = if stage.is_machine { Code::Moved } else { Code::Early };
+            let message =
+                format!("a load that has to follow `await` is ahead of it in the {place}");
+            let mut item = source.item(code, stage, duty.line, message);
+            item.param = name(stage.duties, duty.param);
+            item.sass = machine_spot(stage, load, &waits);
+            judgement.findings.push(item);
+        }
+    }
+}
+
 /// Waits and signals are there, and loads are on their side of the waits.
 fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     let place = stage.place();
@@ -345,6 +393,7 @@ fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
             judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
         }
     }
+    ranks(source, stage, judgement);
     let waits = grid_waits(stage);
     for duty in &stage.duties.after {
         let loads = nodes(stage, is_load, Some(duty.line));

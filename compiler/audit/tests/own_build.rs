@@ -48,7 +48,7 @@ fn duties(kernel: &str) -> KernelObligations {
         before: vec![LoadLine { line: 3, param: W }],
         waits: vec![5],
         launches: vec![8],
-        arrivals: Vec::new(),
+        ..KernelObligations::default()
     }
 }
 

@@ -13,6 +13,7 @@ mod elementwise;
 mod memory;
 mod mma;
 mod packed;
+mod ranks;
 mod report;
 mod thread;
 
@@ -291,6 +292,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.build.effect(&mnemonic::cluster_barrier(), &[]);
                 Ok(())
             }
+            DeviceOp::Signal { param, rank, at, add } => self.signal(*param, *rank, at, *add),
+            DeviceOp::Await { param, at, until } => self.wait_for(*param, at, *until),
             DeviceOp::Fence => {
                 self.build.effect(&crate::mnemonic::fence(), &[]);
                 Ok(())

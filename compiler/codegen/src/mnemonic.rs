@@ -60,6 +60,26 @@ pub(crate) fn fence() -> Asm {
     Asm::effect("fence.acq_rel.gpu;", "")
 }
 
+/// The address of memory on a rank, from the table of a parameter: nobody writes the table while the kernel runs.
+pub(crate) fn address_of_rank() -> Asm {
+    Asm::effect("ld.global.u64 $0, [$1];", "=l,l")
+}
+
+/// Raises a word, after all that the thread did before, or had met in a barrier.
+pub(crate) fn signal() -> Asm {
+    Asm::effect("red.release.sys.global.add.u32 [$0], $1;", "l,r")
+}
+
+/// Waits until the word at an address has reached a value, as a signed difference. One piece, so that nothing comes
+/// between the rounds; label and registers belong to its braces.
+pub(crate) fn wait_for() -> Asm {
+    Asm::effect(
+        "{\n\t.reg .pred again;\n\t.reg .b32 word;\nlook:\n\tld.acquire.sys.global.u32 word, [$0];\n\t\
+         sub.s32 word, word, $1;\n\tsetp.lt.s32 again, word, 0;\n\t@again bra look;\n\t}",
+        "l,r",
+    )
+}
+
 /// The old value of a word, which becomes 0 at the limit and else 1 more. Relaxed: fences stand beside it.
 pub(crate) fn atomic_inc() -> Asm {
     Asm::effect("atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r")

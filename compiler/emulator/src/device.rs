@@ -6,6 +6,7 @@
 
 mod copies;
 mod mma;
+mod ranks;
 mod registers;
 mod shared;
 #[cfg(test)]
@@ -38,6 +39,8 @@ use copies::Copies;
 use registers::{Operand, Registers};
 use shared::Shared;
 
+pub use ranks::run_device_on_ranks;
+
 /// Runs a device kernel on `memory`, which has an argument for every parameter; as
 /// [`run_kernel`](crate::run_kernel), with the same bits.
 pub fn run_device(
@@ -45,6 +48,11 @@ pub fn run_device(
     memory: &mut Memory,
     options: &Options,
 ) -> Result<Trace, EmuError> {
+    if kernel.launch.world.is_some() {
+        let memories = std::slice::from_mut(memory);
+        let traces = run_device_on_ranks(kernel, memories, 1, options)?;
+        return Ok(traces.into_iter().next().unwrap_or_default());
+    }
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let run = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
         let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
@@ -246,6 +254,7 @@ impl<'k> Machine<'k> {
             DeviceOp::Barrier => {
                 self.uniform_only("a barrier", loc)?;
                 self.interval += 1;
+                self.view.meet();
             }
             DeviceOp::ClusterBarrier => {
                 self.uniform_only("a barrier of the cluster", loc)?;
@@ -253,6 +262,10 @@ impl<'k> Machine<'k> {
                 self.meetings = self.member.meet(self.span(loc))?;
             }
             DeviceOp::Fence => {}
+            DeviceOp::Signal { param, rank, at, add } => {
+                self.signal(*param, *rank, at, *add, loc)?;
+            }
+            DeviceOp::Await { param, at, until } => self.wait_for(*param, at, *until, loc)?,
             DeviceOp::AtomicInc { dst, param, at, limit } => {
                 self.count(*dst, *param, at, *limit, loc)?;
             }
@@ -290,6 +303,8 @@ impl<'k> Machine<'k> {
                 }
                 OpRole::LastArriver { .. }
                 | OpRole::Arrive { .. }
+                | OpRole::Signal { .. }
+                | OpRole::Await { .. }
                 | OpRole::Compute
                 | OpRole::Load { .. }
                 | OpRole::Store { .. }

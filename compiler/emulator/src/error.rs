@@ -34,8 +34,10 @@ pub enum ErrorKind {
     NotUniform,
     /// A CTA reads what another CTA of the launch writes.
     GridRace,
-    /// All that run wait for each other. No kernel can: a CTA that has ended counts as met.
+    /// All that run wait for each other.
     Deadlock,
+    /// Two ranks touch an element, and no signal and wait order the two.
+    RankRace,
     /// Two CTAs of a cluster touch shared memory without `sync cluster` in between.
     ClusterRace,
     /// Shared memory of a CTA that has not started, or has ended (device level).
@@ -59,7 +61,8 @@ impl ErrorKind {
             ErrorKind::Misaligned => Code::E0711,
             ErrorKind::NotUniform => Code::E0712,
             ErrorKind::GridRace => Code::E0713,
-            ErrorKind::Deadlock => Code::E0810,
+            ErrorKind::Deadlock => Code::E0714,
+            ErrorKind::RankRace => Code::E0717,
             ErrorKind::ClusterRace => Code::E0715,
             ErrorKind::Absent => Code::E0716,
         }
@@ -84,6 +87,8 @@ pub struct EmuError {
 pub struct ErrorDetail {
     /// The CTA; none for errors at launch.
     pub cta: Option<[u32; 3]>,
+    /// The rank, in a kernel over several.
+    pub rank: Option<u32>,
     /// The thread of the CTA (device level).
     pub thread: Option<u32>,
     /// Coordinates of the element in its buffer or tile; empty where there is none.
@@ -130,6 +135,12 @@ impl EmuError {
         self
     }
 
+    /// Names the rank.
+    pub(crate) fn on_rank(mut self, rank: usize) -> EmuError {
+        self.detail.rank = u32::try_from(rank).ok();
+        self
+    }
+
     /// The diagnostic code.
     pub fn code(&self) -> Code {
         self.kind.code()
@@ -142,6 +153,9 @@ impl EmuError {
             diagnostic = diagnostic.secondary(*span, message);
         }
         let mut places = Vec::new();
+        if let Some(rank) = self.detail.rank {
+            places.push(format!("on rank {rank}"));
+        }
         if let Some([x, y, z]) = self.detail.cta {
             places.push(format!("in CTA ({x}, {y}, {z})"));
         }
@@ -164,6 +178,9 @@ impl EmuError {
 impl fmt::Display for EmuError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code(), self.message)?;
+        if let Some(rank) = self.detail.rank {
+            write!(f, ", on rank {rank}")?;
+        }
         if let Some([x, y, z]) = self.detail.cta {
             write!(f, ", in CTA ({x}, {y}, {z})")?;
         }

@@ -97,7 +97,17 @@ pub(crate) fn run_grid<S: Send>(
         let all = all.into_iter().flatten().collect::<Result<Vec<Vec<Ended>>, EmuError>>()?;
         clusters.in_order_of_ctas(all)
     };
-    check_conflicts(params, memory, &ended, &cta)?;
+    finish(params, launch.grid, memory, ended)
+}
+
+/// Merges what the CTAs of a launch left, in their order.
+pub(crate) fn finish(
+    params: &IndexVec<ParamId, Param>,
+    grid: [u32; 3],
+    memory: &mut Memory,
+    ended: Vec<Ended>,
+) -> Result<Trace, EmuError> {
+    check_conflicts(params, memory, &ended, &|i| position(grid, i))?;
     let mut trace = Trace::default();
     for Ended { stores, trace: of_cta } in ended {
         trace.append(of_cta);

@@ -2,6 +2,7 @@
 
 mod access;
 mod define;
+mod ranks;
 mod shape;
 mod smem;
 #[cfg(test)]
@@ -28,6 +29,8 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::view::{Launched, View};
 use smem::SharedTiles;
+
+pub use ranks::run_kernel_on_ranks;
 
 /// Runs a kernel on `memory`, which has an argument for every parameter.
 ///
@@ -67,6 +70,10 @@ pub(crate) fn run_prepared(
         Ok(machine.end())
     };
     let shared = || SharedTiles::new(kernel);
+    if kernel.launch.world.is_some() {
+        let traces = ranks::run(kernel, prepared, std::slice::from_mut(memory), 1, options)?;
+        return Ok(traces.into_iter().next().unwrap_or_default());
+    }
     grid::run_grid(&kernel.params, &kernel.launch, memory, options, kernel.span, shared, run)
 }
 
@@ -144,7 +151,9 @@ impl<'k> Machine<'k> {
             StmtKind::CopyAsync { source, dest, evict: _ } => self.copy_async(source, dest)?,
             StmtKind::EmptyGroup => self.empty_group(),
             StmtKind::Settle { storage: _, pending } => self.settle(*pending),
-            StmtKind::Sync => {}
+            StmtKind::Sync => self.view.meet(),
+            StmtKind::Signal(signal) => self.signal(signal)?,
+            StmtKind::Await(wait) => self.wait_for(wait)?,
             StmtKind::SyncCluster => self.meetings = self.member.meet(stmt.span)?,
             StmtKind::GridWait => self.view.wait(),
             StmtKind::GridLaunch => {}
@@ -225,6 +234,12 @@ impl<'k> Machine<'k> {
         let shape = &self.kernel.values[value].shape;
         let value = self.value(value);
         let value = shape::broadcast(&value, shape, &tile.shape());
+        if let Storage::Peer(param, rank) = access.storage {
+            let (to, view) = ((param, self.int(rank)), &mut self.view);
+            return tile.runs(|start, count, at| {
+                view.store_to(to, start, count, &value, at, access.span)
+            });
+        }
         let Storage::Buffer(param) = access.storage else {
             return self.store_shared(access, &tile, &value).map(|_| ());
         };

@@ -270,8 +270,10 @@ pub(crate) fn fill_missing(
             })
         };
         memory.arguments[id] = match param.access {
-            // Counters start at zero.
-            _ if param.words == Some(Words::Counter) => {
+            // Counters and flags start at zero, and so do the epochs that flags count.
+            _ if param.words == Some(Words::Counter)
+                || (param.words.is_some() && params.iter().any(Param::is_flag)) =>
+            {
                 let len = buffer_len(param, params, memory)?;
                 Argument::Buffer(Buffer::from_codes(param.dtype, &vec![0; len]))
             }
@@ -284,11 +286,11 @@ pub(crate) fn fill_missing(
                 Argument::Scalar { dtype: param.dtype, code }
             }
             Access::Scalar => Argument::Scalar { dtype: param.dtype, code: draw(1)?[0] },
-            Access::Static | Access::Input | Access::Inout | Access::Peer => {
+            Access::Static | Access::Input | Access::Inout => {
                 let len = buffer_len(param, params, memory)?;
                 Argument::Buffer(Buffer::from_codes(param.dtype, &draw(len)?))
             }
-            Access::Output | Access::Scratch => {
+            Access::Output | Access::Scratch | Access::Peer => {
                 Argument::Buffer(Buffer::poison(param.dtype, buffer_len(param, params, memory)?))
             }
         };

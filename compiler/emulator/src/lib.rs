@@ -15,12 +15,14 @@ mod counters;
 mod device;
 
 mod error;
+mod fabric;
 mod grid;
 mod kernel;
 mod launch;
 mod memory;
 mod options;
 mod plan;
+mod ranks;
 #[cfg(test)]
 mod sample;
 mod together;
@@ -28,10 +30,11 @@ mod turns;
 mod view;
 
 pub use counters::{Printed, Trace};
-pub use device::run_device;
+pub use device::{run_device, run_device_on_ranks};
 
 pub use error::{EmuError, ErrorDetail, ErrorKind};
-pub use kernel::run_kernel;
+pub use kernel::{run_kernel, run_kernel_on_ranks};
 pub use memory::{Argument, Buffer, Memory};
 pub use options::{Options, Policy, Schedule};
+pub use ranks::fill_ranks;
 pub use plan::{EmuExecutor, PlanFailure, SourceError, instantiate, signature};

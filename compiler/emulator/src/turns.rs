@@ -120,6 +120,17 @@ pub(crate) struct Seat<'t> {
 }
 
 impl Seat<'_> {
+    /// Lets another part go on, if the schedule says so.
+    pub(crate) fn pause(&self) {
+        let mut state = self.turns.lock();
+        state.in_vain.fill(false);
+        if state.next() {
+            self.turns.changed.notify_all();
+            // A run that is over is noticed by the next wait.
+            self.turns.until_turn(state, self.part);
+        }
+    }
+
     /// Waits until `is_there` holds; other parts run meanwhile.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use kernel_ir::ops::Elements;
 use kernel_ir::ops::elements::Words;
 
 use crate::error::{EmuError, ErrorKind};
+use crate::fabric::Peers;
 use crate::grid;
 use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
@@ -32,6 +33,8 @@ pub(crate) struct Launched<'m> {
     together: Option<&'m Mutex<Together>>,
     /// CTAs along x, y, z.
     grid: [u32; 3],
+    /// Other ranks, in a kernel over several.
+    peers: Option<Peers<'m>>,
 }
 
 impl<'m> Launched<'m> {
@@ -43,12 +46,22 @@ impl<'m> Launched<'m> {
         options: &Options,
     ) -> Launched<'m> {
         let early = launch.pdl.is_consumer() && options.producer_running;
-        Launched { params, memory, extents, early, together: None, grid: launch.grid }
+        let grid = launch.grid;
+        Launched { params, memory, extents, early, together: None, grid, peers: None }
     }
 
     /// The same with what CTAs share.
     pub(crate) fn with(self, together: &'m Mutex<Together>) -> Launched<'m> {
         Launched { together: Some(together), ..self }
+    }
+
+    /// The same among other ranks.
+    pub(crate) fn among(self, peers: Peers<'m>) -> Launched<'m> {
+        Launched { peers: Some(peers), ..self }
+    }
+
+    fn peers(&self) -> Peers<'m> {
+        self.peers.expect("memory of ranks is declared by kernels over several ranks alone")
     }
 
     /// The buffer of a parameter that is one.
@@ -341,6 +354,14 @@ impl<'m> View<'m> {
         let start = self.inside(param, start as i64, count, span)?;
         let buffer = self.launched.buffer(param);
         let dtype = buffer.dtype();
+        if self.launched.params[param].access == Access::Peer {
+            for i in 0..count {
+                let code = self.load_arrived(param, start + i, span)?;
+                out.set(at + i, code);
+            }
+            self.bytes_read += launch::bytes_of_elements(dtype, count as u64);
+            return Ok(());
+        }
         let shared =
             self.launched.together.is_some() && self.launched.params[param].access.is_writable();
         if self.overlays[param].pages.is_empty() && !shared {
@@ -356,6 +377,80 @@ impl<'m> View<'m> {
         }
         self.bytes_read += launch::bytes_of_elements(dtype, count as u64);
         Ok(())
+    }
+
+    /// Reads what other ranks have written to this one.
+    fn load_arrived(&self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
+        let declared = &self.launched.params[param];
+        let code = self.launched.peers().read((param, declared), index, span).map_err(|error| {
+            error.at(self.launched.coordinate(param, index as u64))
+        })?;
+        code.ok_or_else(|| self.poison(param, index, false, span))
+    }
+
+    /// Writes `value[at..at + count]` to elements `start..` of a buffer of a rank.
+    pub(crate) fn store_to(
+        &mut self,
+        (param, rank): (ParamId, i64),
+        start: u64,
+        count: usize,
+        value: &Elements,
+        at: usize,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let start = self.inside(param, start as i64, count, span)?;
+        let (peers, declared) = (self.launched.peers(), &self.launched.params[param]);
+        let Some(rank) = usize::try_from(rank).ok().filter(|&rank| rank < peers.world) else {
+            let message = format!("rank {rank} of {}", peers.world);
+            return Err(EmuError::new(ErrorKind::OutOfBounds, span, message));
+        };
+        for i in 0..count {
+            let code = value.get(at + i);
+            peers.write(rank, (param, declared), start + i, code, span).map_err(|error| {
+                error.at(self.launched.coordinate(param, (start + i) as u64))
+            })?;
+        }
+        self.bytes_written += launch::bytes_of_elements(declared.dtype, count as u64);
+        Ok(())
+    }
+
+    /// All threads of the CTA meet.
+    pub(crate) fn meet(&self) {
+        if let Some(peers) = self.launched.peers {
+            peers.meet();
+        }
+    }
+
+    /// Raises a word of a rank.
+    pub(crate) fn signal(
+        &self,
+        (param, rank): (ParamId, i64),
+        at: i64,
+        add: u32,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let (index, peers) = (self.inside(param, at, 1, span)?, self.launched.peers());
+        match usize::try_from(rank).ok().filter(|&rank| rank < peers.world) {
+            Some(rank) => peers.signal(rank, param, index, add),
+            None => {
+                let message = format!("rank {rank} of {}", peers.world);
+                return Err(EmuError::new(ErrorKind::OutOfBounds, span, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a word has reached a value.
+    pub(crate) fn wait_for(
+        &self,
+        param: ParamId,
+        at: i64,
+        until: u32,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let index = self.inside(param, at, 1, span)?;
+        let declared = &self.launched.params[param];
+        self.launched.peers().wait((param, declared), index, until, span)
     }
 
     fn load_one(&mut self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {

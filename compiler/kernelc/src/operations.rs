@@ -53,6 +53,12 @@ pub enum Role {
     /// The choice on an arrival.
     #[serde(rename = "last arriver")]
     LastArriver,
+    /// A signal to other ranks.
+    #[serde(rename = "signal")]
+    Signal,
+    /// A wait for signals of other ranks.
+    #[serde(rename = "await")]
+    Await,
 }
 
 /// A side of `grid_wait`.
@@ -85,6 +91,8 @@ pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> 
                 OpRole::GridLaunch => (Role::GridLaunch, None),
                 OpRole::Arrive { .. } => (Role::Arrive, None),
                 OpRole::LastArriver { .. } => (Role::LastArriver, None),
+                OpRole::Signal { .. } => (Role::Signal, None),
+                OpRole::Await { .. } => (Role::Await, None),
             };
             Operation {
                 line: id.index() as u32 + 1,
@@ -123,6 +131,9 @@ pub fn obligations(
                 let Some(param) = found else { continue };
                 let fixed = duties.params[param].1 == Access::Static;
                 let load = LoadLine { line, param: param as u32 };
+                if duties.params[param].1 == Access::Peer {
+                    duties.awaited.push(load);
+                }
                 match operation.order {
                     Some(Side::After) if !fixed => duties.after.push(load),
                     Some(Side::Before) if fixed => duties.before.push(load),
@@ -132,6 +143,8 @@ pub fn obligations(
             Role::GridWait => duties.waits.push(line),
             Role::GridLaunch => duties.launches.push(line),
             Role::Arrive => duties.arrivals.push(line),
+            Role::Signal => duties.signals.push(line),
+            Role::Await => duties.awaits.push(line),
             Role::Compute | Role::Store | Role::Prefetch | Role::LastArriver => {}
         }
     }

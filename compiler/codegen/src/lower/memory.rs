@@ -6,7 +6,7 @@
 //! and overlap. Shared memory is one external array, never an internal one, whose accesses LLVM might think
 //! a barrier does not see.
 
-use kernel_abi::DType;
+use kernel_abi::{Access, DType};
 use kernel_ir::device::{Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{CachePolicy, Evict, ParamId};
@@ -79,6 +79,8 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier
         | DeviceOp::ClusterBarrier
+        | DeviceOp::Signal { .. }
+        | DeviceOp::Await { .. }
         | DeviceOp::Fence
         | DeviceOp::AtomicInc { .. }
         | DeviceOp::GridWait
@@ -91,7 +93,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
 /// A region of memory, resolved.
 pub(super) struct Region<'c, 'm> {
     pub(super) space: Space,
-    base: Value<'c, 'm>,
+    pub(super) base: Value<'c, 'm>,
     pub(super) dtype: DType,
 }
 
@@ -284,7 +286,20 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 else {
                     return refuse(format!("there is no parameter {}", param.index()));
                 };
-                Ok(Region { space: Space::Global, base: *base, dtype: declared.dtype })
+                let base = match declared.access {
+                    Access::Peer => self.own_memory(*base)?,
+                    Access::Static
+                    | Access::Input
+                    | Access::Output
+                    | Access::Inout
+                    | Access::Scratch
+                    | Access::Scalar => *base,
+                };
+                Ok(Region { space: Space::Global, base, dtype: declared.dtype })
+            }
+            Place::Peer { param, rank: (frag, element) } => {
+                let rank = self.element(*frag, *element)?;
+                self.memory_of(*param, rank)
             }
             Place::Shared { base, dtype } => {
                 let Some(shared) = self.shared else {
@@ -332,7 +347,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// Address of the first element of a vector.
-    fn address(&self, region: &Region<'c, 'm>, vector: &Vector) -> Lowered<Value<'c, 'm>> {
+    pub(super) fn address(&self, region: &Region<'c, 'm>, vector: &Vector) -> Lowered<Value<'c, 'm>> {
         let place = Address { offset: vector.offset, constant: vector.constant };
         self.address_of(region, place)
     }

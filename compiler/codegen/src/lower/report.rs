@@ -75,6 +75,8 @@ impl Used {
                 | DeviceOp::WaitGroup { .. }
                 | DeviceOp::Barrier
                 | DeviceOp::ClusterBarrier
+                | DeviceOp::Signal { .. }
+                | DeviceOp::Await { .. }
                 | DeviceOp::Fence
                 | DeviceOp::AtomicInc { .. }
                 | DeviceOp::GridWait

@@ -70,6 +70,7 @@ impl Machine<'_> {
                 view.load(*param, start as u64, count, buffer, t * count, span)
                     .map_err(|e| e.thread(t))
             }
+            Place::Peer { .. } => unreachable!("ranks read their own memory alone"),
             Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
                 let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
                 let owner = self.owner(place, t, loc)?;
@@ -124,6 +125,16 @@ impl Machine<'_> {
                         let start = view.inside(*param, start, count, span);
                         let start = start.map_err(|e| e.thread(t))?;
                         view.store(*param, start as u64, count, &buffer, 0, span)
+                            .map_err(|e| e.thread(t))?;
+                    }
+                    Place::Peer { param, rank: (frag, element) } => {
+                        let dtype = self.kernel.params[*param].dtype;
+                        self.check_alignment(start, vector, dtype, t, loc)?;
+                        let rank = i64::from(self.code(*frag, *element, t, loc)? as u32 as i32);
+                        let view = &mut self.view;
+                        let start = view.inside(*param, start, count, span);
+                        let start = start.map_err(|e| e.thread(t))?;
+                        view.store_to((*param, rank), start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
                     }
                     Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
@@ -205,7 +216,7 @@ impl Machine<'_> {
 
     /// The rank of the CTA whose shared memory thread `t` means.
     fn owner(&self, place: &Place, t: usize, loc: LocId) -> Result<usize, EmuError> {
-        let Some((frag, element)) = place.cta() else { return Ok(self.member.rank()) };
+        let Some((frag, element)) = place.owner() else { return Ok(self.member.rank()) };
         let code = self.code(frag, element, t, loc)?;
         let rank = numeric::to_i64(DType::I32, code).and_then(|rank| usize::try_from(rank).ok());
         let fail = |kind, what: String| Err(EmuError::new(kind, self.span(loc), what).thread(t));

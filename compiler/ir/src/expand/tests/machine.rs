@@ -316,7 +316,7 @@ impl<'a> Machine<'a> {
                 touched.readers.push(thread);
                 self.shared[&byte]
             }
-            Place::Remote { .. } => panic!("there is one CTA"),
+            Place::Peer { .. } | Place::Remote { .. } => panic!("there is one CTA"),
         }
     }
 
@@ -348,7 +348,7 @@ impl<'a> Machine<'a> {
                             touched.writer = Some(thread);
                             self.shared.insert(byte, value);
                         }
-                        Place::Remote { .. } => panic!("there is one CTA"),
+                        Place::Peer { .. } | Place::Remote { .. } => panic!("there is one CTA"),
                     }
                 }
             }

@@ -1,0 +1,73 @@
+//! Several ranks: words that lanes raise and wait for.
+
+use kernel_dsl::source::Span;
+use kernel_ir::device::{DeviceKernel, FragId, LocId, Vector};
+use kernel_ir::kernel::ParamId;
+
+use super::shared::Shared;
+use super::Machine;
+use crate::cluster::Member;
+use crate::counters::Trace;
+use crate::error::EmuError;
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::ranks::{self, Ranks};
+use crate::view::Launched;
+
+/// Runs a device kernel on several ranks, `launches` times in a row; `memories` has an entry for each rank, with an
+/// argument for every parameter.
+///
+/// Stores reach `memories` when every CTA of every launch has ended well.
+pub fn run_device_on_ranks(
+    kernel: &DeviceKernel,
+    memories: &mut [Memory],
+    launches: usize,
+    options: &Options,
+) -> Result<Vec<Trace>, EmuError> {
+    let one = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
+        let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
+        machine.block(&kernel.body)?;
+        Ok(machine.end())
+    };
+    let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
+    let (params, launch) = (&kernel.params, &kernel.launch);
+    let ranks = Ranks { params, launch, span, launches, options };
+    ranks::run(&ranks, memories, || Shared::new(kernel.shared_bytes, false), one)
+}
+
+impl Machine<'_> {
+    /// Raises a word for each active thread.
+    pub(super) fn signal(
+        &self,
+        param: ParamId,
+        (frag, element): (FragId, u32),
+        at: &Vector,
+        add: u32,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        for t in (0..self.threads).filter(|&t| self.is_active(t)) {
+            let rank = i64::from(self.code(frag, element, t, loc)? as u32 as i32);
+            let start = self.start(at, t, loc)?;
+            let raised = self.view.signal((param, rank), start, add, self.span(loc));
+            raised.map_err(|error| error.thread(t))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a word for each active thread.
+    pub(super) fn wait_for(
+        &self,
+        param: ParamId,
+        at: &Vector,
+        until: FragId,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        for t in (0..self.threads).filter(|&t| self.is_active(t)) {
+            let until = self.code(until, 0, t, loc)? as u32;
+            let start = self.start(at, t, loc)?;
+            let reached = self.view.wait_for(param, start, until, self.span(loc));
+            reached.map_err(|error| error.thread(t))?;
+        }
+        Ok(())
+    }
+}
