@@ -9,6 +9,8 @@
 //! //@ seed: 7              of random inputs; 1 when left out
 //! //@ in x: 1.0 2.0 nan    values of a buffer or scalar; random when left out
 //! //@ out y: 3.0 4.0*8     values that must come out, compared as exactly as the dtype prints
+//! //@ in x@1: 5.0 6.0      the same of one rank, in a kernel over several; `out y@1:` likewise
+//! //@ launches: 3          how often the ranks launch it; once when left out
 //! //@ steps: 1000          statements that one CTA may execute
 //! //@ level: kernel        the expected error of the run is one that only this level can see
 //! //@ gpu: exp2            how far hardware may be from the emulator, as `kernel_ir::ops::hardware` says of this
@@ -44,6 +46,8 @@ pub struct Directives {
     pub inputs: Vec<(String, Vec<String>)>,
     /// Values of outputs.
     pub outputs: Vec<(String, Vec<String>)>,
+    /// How often ranks launch the kernel, if it is not once.
+    pub launches: Option<usize>,
     /// Statements that one CTA may execute.
     pub steps: Option<u64>,
     /// The expected error of the run is seen at the kernel level alone.
@@ -115,6 +119,9 @@ impl Directives {
             ["seed"] => self.seed = value.parse().map_err(|_| "a seed is a number")?,
             ["bind"] => self.bind.extend(binding(value)?),
             ["case"] => self.cases.push(binding(value)?),
+            ["launches"] => {
+                self.launches = Some(value.parse().map_err(|_| "launches are counted")?);
+            }
             ["steps"] => self.steps = Some(value.parse().map_err(|_| "a limit is a number")?),
             ["level"] if value == "kernel" => self.kernel_level_only = true,
             ["gpu"] => self.gpu = slack(value)?,

@@ -11,6 +11,7 @@ pub mod k3;
 pub mod layer1;
 pub mod process;
 pub mod program;
+pub mod ranks;
 pub mod runner;
 pub mod sets;
 pub mod suite;

@@ -6,6 +6,7 @@ use kernel_ir::pipeline::Built;
 
 use crate::directive::{Binding, Directives, show_binding};
 use crate::program::{self, Program};
+use crate::ranks;
 use crate::runner::{self, Failure};
 
 /// One test: a file, and which of its runs.
@@ -106,15 +107,24 @@ fn execute(
     case: Option<&Binding>,
 ) -> Result<(), String> {
     let built = build(program, directives, case)?;
-    let memory = runner::memory(&built, directives, case)?;
     let mut found = built.diagnostics.clone();
     let mut run = runner::Run::STANDARD;
     run.kernel_level_only = directives.kernel_level_only;
     run.options.max_steps = directives.steps.unwrap_or(run.options.max_steps);
-    match runner::run_both(&built, memory, run) {
-        Ok(memory) => {
+    let ended = if built.kernel.launch.world.is_some() {
+        let memories = ranks::memories(&built, directives, case)?;
+        let launches = directives.launches.unwrap_or(1);
+        ranks::run_all(&built, &memories, launches, run)
+            .map(|memories| ranks::match_outputs(&built, directives, &memories))
+    } else {
+        let memory = runner::memory(&built, directives, case)?;
+        runner::run_both(&built, memory, run)
+            .map(|memory| runner::match_outputs(&built, directives, &memory))
+    };
+    match ended {
+        Ok(matched) => {
             program.match_findings(&found, &directives.expected)?;
-            if case.is_some() { Ok(()) } else { runner::match_outputs(&built, directives, &memory) }
+            if case.is_some() { Ok(()) } else { matched }
         }
         Err(Failure::Run(error)) => {
             found.push(error.to_diagnostic());

@@ -272,6 +272,8 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             StmtKind::Settle { pending, .. } => format!("settle but {pending}"),
             StmtKind::Sync => "sync".to_owned(),
             StmtKind::SyncCluster => "sync cluster".to_owned(),
+            StmtKind::Signal(_) => "signal".to_owned(),
+            StmtKind::Await(_) => "await".to_owned(),
             StmtKind::GridWait => "grid_wait".to_owned(),
             StmtKind::GridLaunch => "grid_launch".to_owned(),
             StmtKind::Assert { message, .. } => format!("assert {message}"),

@@ -10,8 +10,8 @@ use kernel_ir::kernel::{ParamId, RANK};
 use melior::ir::Value;
 
 use super::memory::Region;
-use super::{Lowered, Lowering, Space, refuse};
-use crate::mnemonic;
+use super::{Lowered, Lowering, refuse};
+use crate::mnemonic::{self, Space};
 
 /// Bytes of an address.
 const ADDRESS_BYTES: i64 = 8;
@@ -42,7 +42,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     fn entry_of(&self, table: Value<'c, 'm>, rank: Value<'c, 'm>) -> Value<'c, 'm> {
         let b = &self.build;
-        let bytes = b.muli(b.extui(rank, b.types.i64), b.int(b.types.i64, ADDRESS_BYTES));
+        let bytes = b.muli(b.extui(b.types.i64, rank), b.int(b.types.i64, ADDRESS_BYTES));
         let entry = b.offset(table, b.types.i8, bytes);
         b.asm_values(&mnemonic::address_of_rank(), &[entry], b.types.global, 1)[0]
     }
