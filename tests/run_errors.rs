@@ -5,10 +5,12 @@
 
 use kernel_abi::{Access, DType};
 use kernel_emulator::{
-    Buffer, EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel,
+    Buffer, EmuError, ErrorKind, Memory, Options, Schedule, fill_ranks, run_device, run_kernel,
+    run_kernel_on_ranks,
 };
 use kernel_ir::device::{DeviceKernel, DeviceOp, DeviceStmt, Special};
 use kernel_ir::kernel::{Literal, Op, StmtKind};
+use kernel_ir::ops::BinaryOp;
 use kernel_ir::pipeline::Built;
 use kernel_tests::program::Program;
 
@@ -265,4 +267,90 @@ fn a_kernel_that_contradicts_itself_is_refused() {
     let outcome = kernel_ir::verify::device(device, &built.kernel);
     assert!(outcome.verified.is_none());
     assert!(outcome.diagnostics.iter().any(|found| found.code.name() == "E0810"));
+}
+
+fn exchange() -> Built {
+    build(
+        "kernel sums<const W: int = 3>(input x : gmem f32[4], output y : gmem f32[4], peer inbox : sym f32[W, 4] ring 2,\n\
+         peer ready : sym_flag u32[1, W], inout epoch seq : gmem u32[1])\n\
+         launch { grid: 1, warps: 2, world: W, resident: all } {\n\
+         let t = load seq[0];\n\
+         for p in 0..W unroll { store load x -> inbox@peer(p)@t[rank, :]; }\n\
+         sync;\n\
+         signal ready@peer(*)[0, rank] add 1 order release scope sys;\n\
+         await ready[0, each] until t + 1 order acquire scope sys;\n\
+         store reduce.add(load inbox@t, axis = 0) -> y;\n\
+         advance seq[0];\n}",
+    )
+}
+
+/// The error of each order in which the ranks of a changed kernel take turns, two launches in a row.
+fn on_ranks(change: impl Fn(&StmtKind) -> bool) -> Vec<EmuError> {
+    let mut kernel = exchange().kernel.into_inner();
+    kernel.body.retain(|stmt| !change(&stmt.kind));
+    let mut memories = vec![Memory::new(&kernel.params); 3];
+    fill_ranks(&kernel.params, &mut memories, 1).unwrap();
+    let run =
+        |options| run_kernel_on_ranks(&kernel, &mut memories.clone(), 2, &options).unwrap_err();
+    schedules().map(run).collect()
+}
+
+#[test]
+fn what_threads_stored_since_they_met_is_not_published() {
+    for error in on_ranks(|kind| matches!(kind, StmtKind::Sync)) {
+        assert_eq!((error.kind, error.code().name()), (ErrorKind::RankRace, "E0717"), "{error}");
+        assert!(error.message.contains("reads an element of `inbox` that CTA"), "{error}");
+        assert!(error.detail.other.is_some() && error.detail.rank.is_some());
+    }
+}
+
+/// Without the wait some order reads what is not there yet, and every order that does not is a race.
+#[test]
+fn ranks_that_do_not_wait_fail_in_every_order() {
+    for error in on_ranks(|kind| matches!(kind, StmtKind::Await(_))) {
+        assert!([ErrorKind::RankRace, ErrorKind::Poison].contains(&error.kind), "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_nobody_signals_wait_for_each_other() {
+    for error in on_ranks(|kind| matches!(kind, StmtKind::Signal(_))) {
+        assert_eq!((error.kind, error.code().name()), (ErrorKind::Deadlock, "E0714"), "{error}");
+        for rank in 0..3 {
+            let wanted = format!("CTA (0, 0, 0) of rank {rank} waits until word 0 of `ready` is 1");
+            assert!(error.message.contains(&wanted), "{error}");
+        }
+    }
+}
+
+/// The slot that a slower rank still reads is written again.
+#[test]
+fn a_rank_that_is_a_launch_ahead_needs_a_second_slot() {
+    let mut kernel = exchange().kernel.into_inner();
+    for stmt in &mut kernel.body {
+        if let StmtKind::Def { op: Op::Binary { op: op @ BinaryOp::And, .. }, .. } = &mut stmt.kind
+        {
+            // Slot t & 1 becomes slot 0.
+            *op = BinaryOp::Rem;
+        }
+    }
+    let mut memories = vec![Memory::new(&kernel.params); 3];
+    fill_ranks(&kernel.params, &mut memories, 1).unwrap();
+    let raced = schedules().any(|options| {
+        let ended = run_kernel_on_ranks(&kernel, &mut memories.clone(), 4, &options);
+        ended.is_err_and(|error| error.kind == ErrorKind::RankRace)
+    });
+    assert!(raced, "some order finds it");
+}
+
+#[test]
+fn a_kernel_over_ranks_takes_memory_for_each() {
+    let built = exchange();
+    let mut memories = vec![Memory::new(&built.kernel.params); 2];
+    fill_ranks(&built.kernel.params, &mut memories, 1).unwrap();
+    for options in [Options::STANDARD] {
+        let few = run_kernel_on_ranks(&built.kernel, &mut memories, 1, &options).unwrap_err();
+        assert_eq!((few.kind, few.code().name()), (ErrorKind::Argument, "E0706"));
+        assert_eq!(few.message, "a kernel over 3 ranks, with memory for 2");
+    }
 }

@@ -236,9 +236,8 @@ impl<'k> Machine<'k> {
         let value = shape::broadcast(&value, shape, &tile.shape());
         if let Storage::Peer(param, rank) = access.storage {
             let (to, view) = ((param, self.int(rank)), &mut self.view);
-            return tile.runs(|start, count, at| {
-                view.store_to(to, start, count, &value, at, access.span)
-            });
+            return tile
+                .runs(|start, count, at| view.store_to(to, start, count, &value, at, access.span));
         }
         let Storage::Buffer(param) = access.storage else {
             return self.store_shared(access, &tile, &value).map(|_| ());

@@ -36,5 +36,5 @@ pub use error::{EmuError, ErrorDetail, ErrorKind};
 pub use kernel::{run_kernel, run_kernel_on_ranks};
 pub use memory::{Argument, Buffer, Memory};
 pub use options::{Options, Policy, Schedule};
-pub use ranks::fill_ranks;
 pub use plan::{EmuExecutor, PlanFailure, SourceError, instantiate, signature};
+pub use ranks::fill_ranks;

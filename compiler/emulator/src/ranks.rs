@@ -93,8 +93,7 @@ pub(crate) fn run<S: Send>(
             let memory = stage.memory.get().expect("it was waited for");
             let extents = launch::check(params, memory)?;
             let peers = Peers { fabric: &fabric, seat, rank, world, grid: launch.grid, cta };
-            let launched =
-                Launched::new(params, memory, &extents, launch, options).among(peers);
+            let launched = Launched::new(params, memory, &extents, launch, options).among(peers);
             let cluster = Cluster::new(vec![position], &shared);
             let ended = run(position, launched, Member::start(&cluster, None, 0))?;
             let mut all = stage.ended.lock().unwrap_or_else(PoisonError::into_inner);

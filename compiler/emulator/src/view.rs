@@ -382,9 +382,11 @@ impl<'m> View<'m> {
     /// Reads what other ranks have written to this one.
     fn load_arrived(&self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
         let declared = &self.launched.params[param];
-        let code = self.launched.peers().read((param, declared), index, span).map_err(|error| {
-            error.at(self.launched.coordinate(param, index as u64))
-        })?;
+        let code = self
+            .launched
+            .peers()
+            .read((param, declared), index, span)
+            .map_err(|error| error.at(self.launched.coordinate(param, index as u64)))?;
         code.ok_or_else(|| self.poison(param, index, false, span))
     }
 
@@ -406,9 +408,9 @@ impl<'m> View<'m> {
         };
         for i in 0..count {
             let code = value.get(at + i);
-            peers.write(rank, (param, declared), start + i, code, span).map_err(|error| {
-                error.at(self.launched.coordinate(param, (start + i) as u64))
-            })?;
+            peers
+                .write(rank, (param, declared), start + i, code, span)
+                .map_err(|error| error.at(self.launched.coordinate(param, (start + i) as u64)))?;
         }
         self.bytes_written += launch::bytes_of_elements(declared.dtype, count as u64);
         Ok(())

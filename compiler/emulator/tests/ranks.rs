@@ -47,8 +47,7 @@ fn wanted(built: &Built, memories: &[Memory]) -> Vec<u64> {
     (0..inputs[0].len()).map(|i| u64::from(f32::to_bits(sum(i)))).collect()
 }
 
-type Runner<'b> =
-    &'b dyn Fn(&mut [Memory], usize, &Options) -> Result<(), EmuError>;
+type Runner<'b> = &'b dyn Fn(&mut [Memory], usize, &Options) -> Result<(), EmuError>;
 
 fn both(built: &Built, mut check: impl FnMut(Runner<'_>)) {
     check(&|memories, launches, options| {

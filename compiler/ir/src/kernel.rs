@@ -10,6 +10,7 @@ mod cluster;
 mod ranks;
 mod smem;
 mod walk;
+mod words;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ pub use cluster::ClusterAxis;
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use smem::{Smem, SmemSwizzle, Storage};
 pub(crate) use walk::defined_in;
+pub use words::{Word, Words};
 
 ids! {
     /// A parameter of a kernel.
@@ -187,39 +189,6 @@ pub struct Scaled {
     pub by: ParamId,
     /// Elements that share a scale; a power of two.
     pub group: u32,
-}
-
-/// What the u32 words of a buffer are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Words {
-    /// Counts arrivals of CTAs: zero before the first launch and after each.
-    Counter,
-    /// Counts launches: one word a CTA, advanced once by each.
-    Epoch,
-    /// Counts what other ranks have signalled: one word a sender, raised once by each launch.
-    Flag,
-}
-
-impl Words {
-    /// The word of the language.
-    pub fn name(self) -> &'static str {
-        match self {
-            Words::Counter => "counter",
-            Words::Epoch => "epoch",
-            Words::Flag => "flag",
-        }
-    }
-}
-
-/// A word of a counter or epoch buffer.
-#[derive(Debug, Clone, Copy)]
-pub struct Word {
-    /// The buffer, of one axis.
-    pub param: ParamId,
-    /// i32 scalar.
-    pub index: ValueId,
-    /// The text of it.
-    pub span: Span,
 }
 
 /// An extent of a buffer; only the outermost may be a run-time scalar.

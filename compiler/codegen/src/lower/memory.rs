@@ -347,7 +347,11 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// Address of the first element of a vector.
-    pub(super) fn address(&self, region: &Region<'c, 'm>, vector: &Vector) -> Lowered<Value<'c, 'm>> {
+    pub(super) fn address(
+        &self,
+        region: &Region<'c, 'm>,
+        vector: &Vector,
+    ) -> Lowered<Value<'c, 'm>> {
         let place = Address { offset: vector.offset, constant: vector.constant };
         self.address_of(region, place)
     }

@@ -26,13 +26,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// The buffer of a parameter on a rank.
-    pub(super) fn memory_of(
-        &self,
-        param: ParamId,
-        rank: Value<'c, 'm>,
-    ) -> Lowered<Region<'c, 'm>> {
-        let (Some(declared), Some(table)) =
-            (self.kernel.params.get(param), self.params.get(param))
+    pub(super) fn memory_of(&self, param: ParamId, rank: Value<'c, 'm>) -> Lowered<Region<'c, 'm>> {
+        let (Some(declared), Some(table)) = (self.kernel.params.get(param), self.params.get(param))
         else {
             return refuse(format!("there is no parameter {}", param.index()));
         };

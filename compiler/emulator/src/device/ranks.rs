@@ -4,8 +4,8 @@ use kernel_dsl::source::Span;
 use kernel_ir::device::{DeviceKernel, FragId, LocId, Vector};
 use kernel_ir::kernel::ParamId;
 
-use super::shared::Shared;
 use super::Machine;
+use super::shared::Shared;
 use crate::cluster::Member;
 use crate::counters::Trace;
 use crate::error::EmuError;

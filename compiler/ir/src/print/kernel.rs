@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
-use crate::kernel::{Await, Signal, 
-    AxisIndex, Kernel, Op, PrefetchRange, Spread, SpreadAxis, Stmt, StmtKind, TileAccess, ValueId,
-    ViewAxis, Word,
+use crate::kernel::{
+    Await, AxisIndex, Kernel, Op, PrefetchRange, Signal, Spread, SpreadAxis, Stmt, StmtKind,
+    TileAccess, ValueId, ViewAxis, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {

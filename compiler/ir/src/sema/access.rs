@@ -64,7 +64,8 @@ impl<'a> Lower<'a> {
         match named.entity.clone() {
             Entity::Buffer(buffer) => {
                 if let Memory::Param(id) = buffer.memory
-                    && let Some(words @ (Words::Counter | Words::Flag)) = self.kernel.params[id].words
+                    && let Some(words @ (Words::Counter | Words::Flag)) =
+                        self.kernel.params[id].words
                 {
                     let declared = self.kernel.params[id].span;
                     let found = word_mistake(words.name(), &name.text, e.span, declared);
@@ -149,7 +150,9 @@ impl<'a> Lower<'a> {
         let mut entries: Vec<(Entry, Span)> = slot.into_iter().collect();
         match indices {
             Some(indices) => entries.extend(self.entries(indices)?),
-            None => entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base.span))),
+            None => {
+                entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base.span)))
+            }
         }
         let named = entries.iter().filter(|(entry, _)| !matches!(entry, Entry::New)).count();
         if named != buffer.axes.len() {

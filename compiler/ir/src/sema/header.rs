@@ -337,7 +337,9 @@ impl<'a> Lower<'a> {
             return Err(self.not_built(buffer.access.span, "counters in a kernel with clusters"));
         }
         if buffer.access.counter && self.kernel.launch.world.is_some() {
-            return Err(self.not_built(buffer.access.span, "counters in a kernel over several ranks"));
+            return Err(
+                self.not_built(buffer.access.span, "counters in a kernel over several ranks")
+            );
         }
         if buffer.access.qualifier == Qualifier::Peer && self.kernel.launch.world.is_none() {
             return Err(self.error(ranks::without_world(&buffer.name.text, buffer.access.span)));

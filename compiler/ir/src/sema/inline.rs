@@ -92,9 +92,7 @@ impl<'a> Lower<'a> {
             {
                 Err(self.not_built(e.span, "`peer` buffers as parameters of a function"))
             }
-            Storage::Buffer(param) | Storage::Peer(param, _) => {
-                Ok(Argument::Buffer(buffer, param))
-            }
+            Storage::Buffer(param) | Storage::Peer(param, _) => Ok(Argument::Buffer(buffer, param)),
             Storage::Smem(..) | Storage::Remote(..) => {
                 Err(self.not_built(e.span, "a tile in shared memory as an argument"))
             }

@@ -122,7 +122,9 @@ pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
 
 fn qualifier(access: &Access) -> Vec<NotBuilt> {
     let peer = access.qualifier == Qualifier::Peer;
-    peer.then_some((access.span, "`peer` buffers as parameters of a function")).into_iter().collect()
+    peer.then_some((access.span, "`peer` buffers as parameters of a function"))
+        .into_iter()
+        .collect()
 }
 
 /// The qualifiers of a function's parameter that are not built.

@@ -76,7 +76,8 @@ impl<'a> Lower<'a> {
         match (name, world) {
             ("world", Some(world)) => Some(Ok(Operand::Const(Const::int(i64::from(world))))),
             (RANK, Some(_)) => {
-                let id = self.kernel.params.ids().find(|&id| self.kernel.params[id].name == RANK)?;
+                let id =
+                    self.kernel.params.ids().find(|&id| self.kernel.params[id].name == RANK)?;
                 let value = self.shared(Shared::Param(id), DType::I32, span);
                 Some(value.map(|value| Operand::Tile(Tile::new(value, DType::I32, Vec::new()))))
             }
@@ -235,7 +236,8 @@ impl<'a> Lower<'a> {
             )));
         }
         let until = self.expr(&wait.until)?;
-        let until = self.scalar(until, DType::U32, "the value that is waited for", wait.until.span)?;
+        let until =
+            self.scalar(until, DType::U32, "the value that is waited for", wait.until.span)?;
         let wait = kernel::Await { param, index, until, span: wait.flag.span };
         if let Some(Extent::Const(words)) =
             wait.each().and_then(|axis| self.kernel.params[param].shape.get(axis).copied())
@@ -369,11 +371,13 @@ pub(super) fn buffer_mistake(buffer: &ast::Buffer) -> Option<(String, &'static s
         )),
         (true, Some(Space::Sym)) => None,
         (true, Some(Space::SymFlag)) => {
-            let plain = buffer.ty.dtype.text == "u32"
-                && buffer.ring.is_none()
-                && buffer.contract.is_none();
+            let plain =
+                buffer.ty.dtype.text == "u32" && buffer.ring.is_none() && buffer.contract.is_none();
             (!plain).then(|| {
-                (format!("the flags `{name}` are no words"), "write `peer f : sym_flag u32[N, WORLD]`")
+                (
+                    format!("the flags `{name}` are no words"),
+                    "write `peer f : sym_flag u32[N, WORLD]`",
+                )
             })
         }
         (true, _) => Some((

@@ -9,7 +9,8 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, Extent, Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId, Word,
+    AxisIndex, Extent, Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId,
+    Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {

@@ -44,10 +44,13 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         && let Some((_, wait)) = survey.awaits.first()
     {
         sink.push(
-            Diagnostic::error(Code::E0135, "this kernel waits for others and may not be there whole")
-                .label(wait.span, "a CTA that waits here keeps its place on the device")
-                .secondary(kernel.span, "its launch does not say `resident: all`")
-                .help("write `resident: all` in `launch`"),
+            Diagnostic::error(
+                Code::E0135,
+                "this kernel waits for others and may not be there whole",
+            )
+            .label(wait.span, "a CTA that waits here keeps its place on the device")
+            .secondary(kernel.span, "its launch does not say `resident: all`")
+            .help("write `resident: all` in `launch`"),
         );
     }
 }
@@ -176,9 +179,9 @@ impl<'k> Survey<'k> {
                     .label(access.span, "threads store this")
                     .secondary(signal.span, "one thread signals, and no `sync` stands between")
                     .help("write `sync;` before the signal"),
-                None => diagnostic
-                    .label(access.span, "no signal comes after this")
-                    .help("write `sync;` and `signal f@peer(*)[i, rank] add 1 order release scope sys;`"),
+                None => diagnostic.label(access.span, "no signal comes after this").help(
+                    "write `sync;` and `signal f@peer(*)[i, rank] add 1 order release scope sys;`",
+                ),
             };
             sink.push(diagnostic);
         }

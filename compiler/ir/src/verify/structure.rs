@@ -8,8 +8,9 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
-use crate::kernel::{ParamId, 
-    AxisIndex, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId, Word,
+use crate::kernel::{
+    AxisIndex, Kernel, Op, ParamId, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId,
+    Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {

@@ -10,8 +10,8 @@ use kernel_dsl::source::Span;
 use super::{CallEdge, Checker, Known, Use};
 use crate::sema::builtins::{self, Builtin};
 use crate::sema::mistakes::{
-    buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only, ring_without_slot,
-    slot_without_ring, two_ctas, value_as_buffer,
+    buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only,
+    ring_without_slot, slot_without_ring, two_ctas, value_as_buffer,
 };
 use crate::sema::not_built;
 use crate::sema::suggest::closest;
@@ -191,9 +191,8 @@ impl<'a> Checker<'a, '_> {
         if let Known::Buffer { qualifier: Qualifier::Peer, .. } = known {
             return;
         }
-        let of_rank = |at: &&Instance| {
-            matches!(at.kind, InstanceKind::Peer(_) | InstanceKind::AllPeers)
-        };
+        let of_rank =
+            |at: &&Instance| matches!(at.kind, InstanceKind::Peer(_) | InstanceKind::AllPeers);
         if let Some(at) = reference.at.iter().find(of_rank) {
             self.report.error(no_rank(&name, at.span, defined));
             return;

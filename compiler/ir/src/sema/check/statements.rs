@@ -1,8 +1,8 @@
 //! Statements without bindings.
 
 use kernel_dsl::ast::{
-    ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Index, IndexKind, Let, Move, MoveKind,
-    Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
+    ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Index, IndexKind, Let,
+    Move, MoveKind, Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 
@@ -352,9 +352,7 @@ impl<'a> Checker<'a, '_> {
             self.buffer(e);
             return;
         };
-        let each = |index: &&Index| {
-            matches!(&index.kind, IndexKind::At(e, None) if matches!(e.kind, ExprKind::Each))
-        };
+        let each = |index: &&Index| matches!(&index.kind, IndexKind::At(e, None) if matches!(e.kind, ExprKind::Each));
         for index in indices.iter().filter(|index| !each(index)) {
             self.indices(std::slice::from_ref(index));
         }

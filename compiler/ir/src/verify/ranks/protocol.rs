@@ -9,7 +9,8 @@ use super::super::buffers::tell_apart;
 use super::super::scalars::{Form, Symbol};
 use super::{At, Survey};
 use crate::kernel::{
-    AxisIndex, Await, Extent, Kernel, Op, ParamId, RANK, Signal, Storage, TileAccess, ValueId, Words,
+    Await, AxisIndex, Extent, Kernel, Op, ParamId, RANK, Signal, Storage, TileAccess, ValueId,
+    Words,
 };
 use crate::ops::BinaryOp;
 
@@ -164,7 +165,8 @@ impl Judge<'_, '_> {
         }
         let [AxisIndex::At(at)] = access.index.as_slice() else { return None };
         let form = self.survey.known.form(*at);
-        let own = tell_apart(&self.survey.known, std::slice::from_ref(&form), self.kernel.launch.grid);
+        let own =
+            tell_apart(&self.survey.known, std::slice::from_ref(&form), self.kernel.launch.grid);
         own.then_some((param, form))
     }
 
