@@ -53,6 +53,8 @@ fn check(call: &'static str, result: cu::CUresult) -> Result<()> {
 
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: u32 = 600;
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
+const PEER_ACCESS_ENABLED: u32 = 704;
 
 /// Calls a function of the driver; why the call is right is said where the macro is used.
 macro_rules! call {
@@ -192,6 +194,24 @@ impl ContextHandle {
     pub(crate) fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` is there.
         call!(cuCtxSetCurrent(self.raw))
+    }
+
+    /// Whether this device can read and write memory of another one.
+    pub(crate) fn reaches(&self, other: &ContextHandle) -> Result<bool> {
+        let mut can = 0;
+        // SAFETY: writes one integer; both devices are there as long as their contexts are.
+        call!(cuDeviceCanAccessPeer(&mut can, self.device, other.device))?;
+        Ok(can != 0)
+    }
+
+    /// Lets this device read and write memory of another one; again is no fault.
+    pub(crate) fn open_to(&self, other: &ContextHandle) -> Result<()> {
+        self.bind()?;
+        // SAFETY: this context is current, the other one is retained as long as `other` is there; the flags are zero.
+        match call!(cuCtxEnablePeerAccess(other.raw, 0)) {
+            Err(error) if error.code == PEER_ACCESS_ENABLED => Ok(()),
+            done => done,
+        }
     }
 
     /// Free and all bytes of its device.

@@ -101,8 +101,11 @@ impl<'s> Recorder<'s> {
         self.stream.start_kernel(kernel, &cells, early)?;
         self.kept.push(Kept::Function(kernel.function().clone()));
         for (_, value) in given {
-            if let Value::Buffer(buffer) = value {
-                self.kept.push(Kept::Memory(buffer.memory().clone()));
+            match value {
+                Value::Buffer(buffer) | Value::Ranks(buffer) => {
+                    self.kept.push(Kept::Memory(buffer.memory().clone()));
+                }
+                Value::Scalar(_) => {}
             }
         }
         self.progress.node(format!("{node} ({})", kernel.name()));

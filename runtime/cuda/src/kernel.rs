@@ -186,6 +186,16 @@ impl Kernel {
         self.is_compiled_here
     }
 
+    /// CTAs of it that a device has at once, where nothing else runs.
+    ///
+    /// # Errors
+    /// The device was lost.
+    pub fn ctas_at_once(&self, device: &DeviceInfo) -> Result<u64, RuntimeError> {
+        let shape = &self.shape;
+        let of_one = self.function.ctas_at_once(shape.threads, shape.dynamic_shared_bytes)?;
+        Ok(u64::from(of_one) * u64::from(device.multiprocessors))
+    }
+
     pub(crate) fn function(&self) -> &Arc<FunctionHandle> {
         &self.function
     }

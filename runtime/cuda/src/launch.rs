@@ -86,6 +86,8 @@ pub enum Value<'b> {
     Buffer(&'b Buffer),
     /// A value.
     Scalar(Scalar),
+    /// Memory of ranks: the table of where it is on each.
+    Ranks(&'b Buffer),
 }
 
 /// A parameter's name and what it gets.
@@ -133,6 +135,7 @@ pub fn check_layout(
 enum Seen<'b> {
     Memory { name: &'b str, dtype: DType, elements: u64, address: u64 },
     Scalar(Scalar),
+    Ranks { address: u64 },
 }
 
 impl<'b> From<Value<'b>> for Seen<'b> {
@@ -145,6 +148,7 @@ impl<'b> From<Value<'b>> for Seen<'b> {
                 address: buffer.address(),
             },
             Value::Scalar(value) => Seen::Scalar(value),
+            Value::Ranks(table) => Seen::Ranks { address: table.address() },
         }
     }
 }
@@ -184,6 +188,11 @@ fn pack_seen(
         let is_scalar = param.access == Access::Scalar;
         let cell = match value {
             None => Err(format!("`{name}` is not given")),
+            Some(Seen::Ranks { address }) if param.access == Access::Peer => Ok(address),
+            Some(Seen::Ranks { .. }) => Err(format!("`{name}` is no memory of ranks")),
+            Some(Seen::Memory { .. } | Seen::Scalar(_)) if param.access == Access::Peer => {
+                Err(format!("`{name}` is memory of ranks, and takes their table"))
+            }
             Some(Seen::Scalar(value)) if !is_scalar => {
                 Err(format!("`{name}` is a buffer, not a scalar of {}", value.dtype()))
             }
@@ -220,7 +229,7 @@ fn elements(param: &ParamSpec, given: &[(&str, Seen<'_>)]) -> Result<u64, String
             ExtentSpec::Scalar(scalar) => {
                 let value = given.iter().find_map(|(name, value)| match value {
                     Seen::Scalar(value) if name == scalar => value.integer(),
-                    Seen::Scalar(_) | Seen::Memory { .. } => None,
+                    Seen::Scalar(_) | Seen::Memory { .. } | Seen::Ranks { .. } => None,
                 });
                 value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| {
                     format!("the extent `{scalar}` of `{}` is no size", param.name)
@@ -313,8 +322,22 @@ mod tests {
         assert_eq!(refused(&kind), "gemv: `eps` is f32, not i32");
         let buffer = with(0, ("eps", memory(DType::F32, 1)));
         assert_eq!(refused(&buffer), "gemv: `eps` is a scalar, not a buffer");
+        let table = with(1, ("W", Seen::Ranks { address: 16 }));
+        assert_eq!(refused(&table), "gemv: `W` is no memory of ranks");
         let negative = with(2, ("rows", Seen::Scalar(Scalar::I32(-1))));
         assert_eq!(refused(&negative), "gemv: the extent `rows` of `W` is no size");
+    }
+
+    #[test]
+    fn memory_of_ranks_takes_a_table() {
+        let inbox = [ExtentSpec::Const(2), ExtentSpec::Const(8)];
+        let params = vec![param("inbox", Access::Peer, DType::F32, &inbox)];
+        let signature = Signature { params, starts_early: false };
+        let given = [("inbox", Seen::Ranks { address: 0x2000 })];
+        assert_eq!(pack_seen("push", &signature, &given).unwrap(), [0x2000]);
+        let buffer = [("inbox", memory(DType::F32, 16))];
+        let error = pack_seen("push", &signature, &buffer).unwrap_err().to_string();
+        assert_eq!(error, "push: `inbox` is memory of ranks, and takes their table");
     }
 
     #[test]

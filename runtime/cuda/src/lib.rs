@@ -24,6 +24,7 @@ pub mod launch;
 pub mod memory;
 pub mod pool;
 pub mod stream;
+pub mod symmetric;
 pub mod timing;
 pub mod watchdog;
 
@@ -38,6 +39,7 @@ pub use launch::{LaunchShape, Value};
 pub use memory::Buffer;
 pub use pool::{Pool, PooledBuffer};
 pub use stream::{Event, Stream};
+pub use symmetric::Symmetric;
 
 /// Ends the process at once, without waiting for a kernel that does not end: what the driver does at the end of a
 /// process would. Output must be flushed before.

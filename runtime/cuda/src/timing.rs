@@ -63,6 +63,11 @@ impl Flush {
         Ok(Flush(Buffer::new(device, "flush", DType::U8, bytes)?))
     }
 
+    /// What is written.
+    pub fn buffer(&self) -> &Buffer {
+        &self.0
+    }
+
     /// Puts the flush into a queue.
     ///
     /// # Errors

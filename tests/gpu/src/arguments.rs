@@ -34,6 +34,9 @@ pub(crate) const USAGE: &str = "usage:
       [--large TP16.kbundle] [--device N] [--report FILE]; takes all memory of the device for moments
   gpu-tests upload --bundle TP16.kbundle --out DIR [--device N] [--report FILE]
       how fast experts of Kimi K3 are packed and copied to the device; DIR gets 8 GB for the moment
+  gpu-tests ranks --bundle OUT/ranks.kbundle [--devices 0,1] [--runs N] [--seed N] [--report FILE]
+      the push all-reduce, a rank a device of the list; one that is named twice has two ranks. The bundle comes from
+      kernelc build tests/ranks --set ranks --target sm_90a --out OUT
 The file tests are in the program; --suite reads them from a folder instead. A bundle with kernels whose audit is not
 clean is refused without --allow-unaudited. Without a device every test of `run` is ignored, or fails where KERNEL_GPU
 is 1. Exit codes: 1 where something is not as it must be or the bundle is refused, 2 a wrong command line, 4 the world.
@@ -64,6 +67,8 @@ pub(crate) enum Task {
     Hostile,
     /// Measure how fast weights come onto the device.
     Upload,
+    /// Run the push all-reduce on several devices.
+    Ranks,
 }
 
 /// The command line.
@@ -80,6 +85,8 @@ pub(crate) struct Arguments {
     pub(crate) allow_unaudited: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) device: u32,
+    /// One a rank.
+    pub(crate) devices: Vec<u32>,
     pub(crate) runs: u32,
     /// Functions on every f32.
     pub(crate) every: bool,
@@ -131,6 +138,7 @@ impl Arguments {
             Some("trap") => Task::Trap,
             Some("hostile") => Task::Hostile,
             Some("upload") => Task::Upload,
+            Some("ranks") => Task::Ranks,
             Some(other) => return Err(format!("there is no task `{other}`")),
             None => return Err("a task is missing".to_owned()),
         };
@@ -146,6 +154,7 @@ impl Arguments {
             allow_unaudited: false,
             seed: None,
             device: 0,
+            devices: Vec::new(),
             runs: 200,
             every: false,
             rehearse: false,
@@ -172,6 +181,11 @@ impl Arguments {
                 "--allow-unaudited" => all.allow_unaudited = true,
                 "--seed" => all.seed = Some(number(&word, &value()?)?),
                 "--device" => all.device = number(&word, &value()?)?,
+                "--devices" if all.task == Task::Ranks => {
+                    let list = value()?;
+                    let numbers = list.split(',').map(|one| number(&word, one));
+                    all.devices = numbers.collect::<Result<_, _>>()?;
+                }
                 "--runs" => all.runs = number(&word, &value()?)?,
                 "--every" if all.task == Task::Numerics => all.every = true,
                 "--rehearse" if all.task == Task::Numerics => all.rehearse = true,
@@ -218,7 +232,7 @@ impl Arguments {
         match self.task {
             Task::Sources => out(),
             Task::Numerics if self.rehearse => Ok(()),
-            Task::Run | Task::Plan | Task::Fallback | Task::Numerics => bundle(),
+            Task::Run | Task::Plan | Task::Fallback | Task::Numerics | Task::Ranks => bundle(),
             Task::Hang => Ok(()),
             Task::Sanitize => bundle().and_then(|()| out()).and_then(|()| tools()),
             Task::Flaw if self.rest.len() == 1 => tools(),
@@ -259,6 +273,14 @@ mod tests {
         assert_eq!(all.care, Care { limit: Duration::from_secs(90), is_bare: true });
         let all = parse("sanitize --bundle b --out o --jobs 3 --limit 5 memcheck").unwrap();
         assert_eq!((all.jobs, all.limit), (3, Some(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn devices_are_a_list() {
+        let all = parse("ranks --bundle b --devices 0,1,0 --runs 9").unwrap();
+        assert_eq!((all.task, all.devices, all.runs), (Task::Ranks, vec![0, 1, 0], 9));
+        let error = parse("ranks --bundle b --devices 0,x").unwrap_err();
+        assert_eq!(error, "--devices wants a number, not `x`");
     }
 
     #[test]

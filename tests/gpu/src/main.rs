@@ -6,7 +6,8 @@
 //! inputs. `gpu-tests plan` runs a plan as graphs, `gpu-tests fallback` kernels whose machine code is harmed, and
 //! `gpu-tests hang` a step that does not end. `gpu-tests sanitize` runs `gpu-tests run` under compute-sanitizer.
 //! `gpu-tests trap` shows on hardware the stale read that the audit looks for. `gpu-tests hostile` gives `kimi-k3` bad
-//! input on a device, `gpu-tests upload` times the way of weights onto it.
+//! input on a device, `gpu-tests upload` times the way of weights onto it. `gpu-tests ranks` runs the push all-reduce on
+//! several devices at once.
 
 mod arguments;
 mod by_hand;
@@ -20,6 +21,7 @@ mod judge;
 mod machine;
 mod numerics;
 mod plan;
+mod ranks;
 mod report;
 mod sanitize;
 mod suite;
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
             Task::Trap => trap::main(&all, say),
             Task::Hostile => Ok(hostile::main(&all, say)?),
             Task::Upload => upload::main(&all, say),
+            Task::Ranks => ranks::main(&all, say),
         });
     match done {
         Ok(code) => ExitCode::from(code),

@@ -1,5 +1,7 @@
 //! `kernelc run FILE`: one kernel on the emulator.
 
+mod ranks;
+
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -26,7 +28,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub kernel: KernelArgs,
     /// Value of a parameter: a `.npy` or `.safetensors` file (`FILE.safetensors:TENSOR`) for a buffer, a number
-    /// for a scalar. Parameters that are not named are random by --seed.
+    /// for a scalar. Parameters that are not named are random by --seed. `PARAM@1=VALUE` is of rank 1 alone.
     #[arg(long = "in", value_name = "PARAM=VALUE")]
     pub inputs: Vec<String>,
     /// Where the final content of a buffer goes: a `.npy` or `.safetensors` file.
@@ -51,9 +53,12 @@ pub struct RunArgs {
     /// Statements that one CTA may execute.
     #[arg(long, default_value_t = Options::STANDARD.max_steps)]
     pub max_steps: u64,
-    /// Runs in so many orders in which CTAs of a cluster take turns, by --seed: all must give the same bits.
+    /// Runs in so many orders in which CTAs of a cluster, or of several ranks, take turns, by --seed: all must give the same bits.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub schedules: u64,
+    /// Launches in a row of a kernel over several ranks, each of which goes on at its own pace.
+    #[arg(long, default_value_t = 1)]
+    pub launches: usize,
 }
 
 /// A level of the IR.
@@ -92,6 +97,9 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
     let built = pipeline::build(template, &bindings, target).map_err(|found| refuse(&found))?;
     let emulated = |error: EmuError| refuse(&[error.to_diagnostic()]);
 
+    if built.kernel.launch.world.is_some() {
+        return ranks::execute(cli, args, &built, &|found| refuse(found));
+    }
     let mut memory = Memory::new(&built.kernel.params);
     for input in &args.inputs {
         set_input(cli.format, &built, &mut memory, input)?;

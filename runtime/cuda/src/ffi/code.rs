@@ -147,6 +147,21 @@ impl FunctionHandle {
         &self.parameters
     }
 
+    /// CTAs that a multiprocessor takes at once.
+    pub(crate) fn ctas_at_once(&self, threads: u32, dynamic_shared_bytes: u32) -> Result<u32> {
+        self.module.context.bind()?;
+        let mut ctas = 0;
+        let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
+        // SAFETY: writes one integer; the function is loaded as long as `self` is there.
+        call!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &mut ctas,
+            self.raw,
+            threads,
+            dynamic_shared_bytes as usize
+        ))?;
+        Ok(ctas.unsigned_abs())
+    }
+
     /// A property.
     pub(crate) fn property(&self, property: FunctionProperty) -> Result<u32> {
         use cu::CUfunction_attribute as A;
