@@ -64,9 +64,7 @@ fn run(all: &Arguments, bundle: &Bundle, out: Report, say: fn(&str)) -> Result<u
         .kernels()
         .map(|kernel| kernel.head().clone())
         .filter(|head| head.kernel == KERNEL && head.bindings.get("WORLD") == Some(&(world as i64)))
-        .filter(|head| {
-            kernel_runtime::kernel::fits(&head.target, devices[0].info().capability, false)
-        })
+        .filter(|head| kernel_runtime::kernel::fits(&head.target, devices[0].info().capability))
         .collect();
     if heads.is_empty() {
         return Err(format!("the bundle has no {KERNEL} for {world} ranks and this device"));
