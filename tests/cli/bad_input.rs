@@ -117,6 +117,18 @@ fn fake_ptxas(folder: &Scratch, script: &str) -> String {
 }
 
 #[test]
+fn products_that_ptxas_serialises() {
+    let folder = scratch("serialised");
+    let source = folder.file("k.tile", COPY);
+    let line = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized";
+    let script = format!("echo \"{line}\" >&2; echo cubin");
+    let ptxas = fake_ptxas(&folder, &script);
+    let out = folder.path("out");
+    let answer = kernelc(["build", &source, "--ptxas", &ptxas, "--out", &out]).expect_code(4);
+    says(&answer, &["E0811", "copies", "serialized"]);
+}
+
+#[test]
 fn a_crash_of_ptxas() {
     let folder = scratch("crash");
     let source = folder.file("k.tile", COPY);

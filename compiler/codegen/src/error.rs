@@ -80,6 +80,14 @@ pub enum CodegenError {
         /// What it said, and how it ended.
         log: String,
     },
+    /// ptxas makes products of a warpgroup wait for each other.
+    #[error("`{command}` serialises products of a warpgroup: {log}")]
+    Serialized {
+        /// The command, with the kernel's name in place of an anonymous file.
+        command: String,
+        /// What it said.
+        log: String,
+    },
     /// ptxas or nvdisasm was ended by a signal. A mistake of the vendor.
     #[error("`{command}` crashed: {log}")]
     Crashed {
@@ -123,6 +131,7 @@ impl CodegenError {
             CodegenError::Mlir(_) | CodegenError::Translate(_) => Stage::Llvm,
             CodegenError::Backend(_) | CodegenError::Leftovers(_) => Stage::Ptx,
             CodegenError::Ptxas { .. }
+            | CodegenError::Serialized { .. }
             | CodegenError::Crashed { .. }
             | CodegenError::ToolMissing { .. } => Stage::Cubin,
             CodegenError::WorkerDied { stage, .. } => *stage,
@@ -146,6 +155,11 @@ impl CodegenError {
             CodegenError::Crashed { .. } => {
                 Some("`kernelc emit --stage ptx` writes the file that the command takes".to_owned())
             }
+            CodegenError::Serialized { .. } => Some(
+                "take smaller sums or fewer registers besides them: with too few registers, or sums that are \
+                 moved between products, ptxas runs one product after the other"
+                    .to_owned(),
+            ),
             CodegenError::Lower { .. }
             | CodegenError::Mlir(_)
             | CodegenError::Translate(_)

@@ -16,6 +16,7 @@ mod packed;
 mod ranks;
 mod report;
 mod thread;
+mod warpgroup;
 
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
@@ -255,6 +256,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.store(src, place, vectors, *cache)
             }
             DeviceOp::Prefetch { place, vectors, evict } => self.prefetch(place, vectors, *evict),
+            DeviceOp::Warpgroup(op) => self.warpgroup(op),
             DeviceOp::ReadSlot { dst, slot } => {
                 let r#type = self.element_type(self.frag(*dst)?.dtype)?;
                 let alignment = self.cell_bytes(self.frag(*dst)?.dtype)?;

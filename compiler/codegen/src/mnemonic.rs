@@ -224,6 +224,49 @@ pub(crate) fn mma(is_bf16: bool) -> Asm {
     }
 }
 
+/// Orders what the thread wrote to shared memory ahead of what the tensor core reads after it.
+pub(crate) fn proxy_fence() -> Asm {
+    Asm::effect("fence.proxy.async.shared::cta;", "")
+}
+
+/// Closes the group of products.
+pub(crate) fn wgmma_commit() -> Asm {
+    Asm::effect("wgmma.commit_group.sync.aligned;", "")
+}
+
+/// Hands registers over to products. Results and arguments: `count` sums.
+pub(crate) fn wgmma_fence(count: u32) -> Asm {
+    through("wgmma.fence.sync.aligned;".to_owned(), count, "")
+}
+
+/// Waits until at most `pending` groups of products are in flight. Results and arguments: `count` sums.
+pub(crate) fn wgmma_wait(pending: u32, count: u32) -> Asm {
+    through(format!("wgmma.wait_group.sync.aligned {pending};"), count, "")
+}
+
+/// A product of a warpgroup, m64 by `n` by k16, both operands with k contiguous. Results: `n / 2` sums. Arguments:
+/// their values before, both descriptors, and whether they are added to.
+pub(crate) fn wgmma(n: u32, is_bf16: bool) -> Asm {
+    let dtype = if is_bf16 { "bf16" } else { "f16" };
+    let count = n / 2;
+    let sums: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+    let (a, b, add) = (2 * count, 2 * count + 1, 2 * count + 2);
+    let template = format!(
+        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{}}}, ${a}, ${b}, ${add}, 1, 1, 0, 0;",
+        sums.join(", ")
+    );
+    through(template, count, "l,l,b")
+}
+
+/// An instruction that may change `count` f32 in their registers; other arguments follow them.
+fn through(template: String, count: u32, others: &str) -> Asm {
+    let mut constraints: Vec<String> = (0..count).map(|_| "=f".to_owned()).collect();
+    constraints.extend((0..count).map(|i| i.to_string()));
+    constraints.extend((!others.is_empty()).then(|| others.to_owned()));
+    constraints.push(MEMORY.to_owned());
+    Asm { template, constraints: constraints.join(","), side_effects: true }
+}
+
 /// Closes the group of the thread's copies.
 pub(crate) fn commit_group() -> Asm {
     Asm::effect("cp.async.commit_group;", "")
@@ -491,6 +534,19 @@ mod tests {
             "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 \
              {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
         );
+    }
+
+    #[test]
+    fn products_of_a_warpgroup_keep_their_sums_in_place() {
+        let product = wgmma(8, false);
+        assert_eq!(
+            product.template,
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, $8, $9, $10, 1, 1, 0, 0;"
+        );
+        assert_eq!(product.constraints, "=f,=f,=f,=f,0,1,2,3,l,l,b,~{memory}");
+        let wait = wgmma_wait(1, 2);
+        assert_eq!(wait.template, "wgmma.wait_group.sync.aligned 1;");
+        assert_eq!(wait.constraints, "=f,=f,0,1,~{memory}");
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub fn assemble(
     if !output.status.success() || output.stdout.is_empty() {
         return Err(call.failure(&output));
     }
+    if let Some(line) = serialized(&output.log) {
+        return Err(CodegenError::Serialized { command: call.command(), log: line.to_owned() });
+    }
     let warnings = output.log.lines().filter(|l| l.contains("warning")).map(str::to_owned);
     Ok(Cubin {
         usage: parse_usage(&output.log),
@@ -178,6 +181,11 @@ impl Call<'_> {
     }
 }
 
+/// The line that says that products of a warpgroup wait for each other: their sums do not stay in place.
+fn serialized(log: &str) -> Option<&str> {
+    log.lines().map(str::trim).find(|line| line.contains("wgmma") && line.contains("serialized"))
+}
+
 /// Reads the lines that `ptxas -v` writes for each kernel:
 ///
 /// ```text
@@ -236,6 +244,14 @@ ptxas info    : Compile time = 31.936 ms
                 barriers: 1,
             }
         );
+    }
+
+    #[test]
+    fn products_that_wait_for_each_other_are_an_error() {
+        let said = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are \
+                    serialized due to insufficient register resources for the wgmma pipeline in function 'k'";
+        assert_eq!(serialized(&format!("ptxas info    : 0 bytes gmem\n{said}\n")), Some(said));
+        assert_eq!(serialized("ptxas info    : Used 14 registers"), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod copies;
 mod mma;
+mod products;
 mod ranks;
 mod registers;
 mod shared;
@@ -36,6 +37,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::view::{Launched, View};
 use copies::Copies;
+use products::Products;
 use registers::{Operand, Registers};
 use shared::Shared;
 
@@ -81,6 +83,7 @@ struct Machine<'k> {
     /// Barriers that the threads have passed.
     interval: u32,
     copies: Copies,
+    products: Products<'k>,
     mask: Mask,
     printed: Vec<Printed>,
     flops: u64,
@@ -107,6 +110,7 @@ impl<'k> Machine<'k> {
             meetings: 0,
             interval: 0,
             copies: Copies::default(),
+            products: Products::default(),
             mask: None,
             printed: Vec::new(),
             flops: 0,
@@ -126,7 +130,7 @@ impl<'k> Machine<'k> {
         Ended { stores: self.view.into_stores(), trace }
     }
 
-    fn block(&mut self, stmts: &[DeviceStmt]) -> Result<(), EmuError> {
+    fn block(&mut self, stmts: &'k [DeviceStmt]) -> Result<(), EmuError> {
         stmts.iter().try_for_each(|stmt| self.stmt(stmt))
     }
 
@@ -146,7 +150,7 @@ impl<'k> Machine<'k> {
         self.mask.as_ref().is_none_or(|mask| mask[thread])
     }
 
-    fn stmt(&mut self, stmt: &DeviceStmt) -> Result<(), EmuError> {
+    fn stmt(&mut self, stmt: &'k DeviceStmt) -> Result<(), EmuError> {
         let loc = stmt.loc;
         self.step(loc)?;
         match &stmt.op {
@@ -231,6 +235,7 @@ impl<'k> Machine<'k> {
                 self.prefetch(place, vectors, loc)?;
             }
             DeviceOp::ReadSlot { dst, slot } => {
+                self.check_sums(*slot, loc)?;
                 let content = self.slots[*slot].clone();
                 let content = content.ok_or_else(|| {
                     let name = &self.kernel.slots[*slot].name;
@@ -239,7 +244,11 @@ impl<'k> Machine<'k> {
                 })?;
                 self.frags[*dst] = Some(content);
             }
-            DeviceOp::SetSlot { slot, x } => self.set_slot(*slot, x),
+            DeviceOp::SetSlot { slot, x } => {
+                self.check_sums(*slot, loc)?;
+                self.set_slot(*slot, x);
+            }
+            DeviceOp::Warpgroup(op) => self.warpgroup(op, loc)?,
             DeviceOp::CopyAsync { source, dest, pieces, evict: _ } => {
                 self.copy_async(source, dest, pieces, loc)?;
             }
@@ -481,8 +490,8 @@ impl<'k> Machine<'k> {
     fn choose(
         &mut self,
         cond: FragId,
-        then_body: &[DeviceStmt],
-        else_body: &[DeviceStmt],
+        then_body: &'k [DeviceStmt],
+        else_body: &'k [DeviceStmt],
         loc: LocId,
     ) -> Result<(), EmuError> {
         let mut takes_then = vec![false; self.threads];

@@ -2,6 +2,7 @@
 
 mod access;
 mod define;
+mod products;
 mod ranks;
 mod shape;
 mod smem;
@@ -28,6 +29,7 @@ use crate::grid::{self, Ended};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::view::{Launched, View};
+use products::Products;
 use smem::SharedTiles;
 
 pub use ranks::run_kernel_on_ranks;
@@ -88,6 +90,7 @@ struct Machine<'k> {
     /// Conditions that are arrivals, with their counters.
     arrivals: BTreeMap<ValueId, ParamId>,
     member: Member<'k, SharedTiles>,
+    products: Products<'k>,
     /// Meetings of the cluster so far.
     meetings: u32,
     printed: Vec<Printed>,
@@ -114,6 +117,7 @@ impl<'k> Machine<'k> {
             vars: kernel.vars.iter().map(|v| vec![None; v.slots as usize]).collect(),
             arrivals: BTreeMap::new(),
             member,
+            products: Products::default(),
             meetings: 0,
             printed: Vec::new(),
             flops: 0,
@@ -133,15 +137,16 @@ impl<'k> Machine<'k> {
         Ended { stores: self.view.into_stores(), trace }
     }
 
-    fn block(&mut self, stmts: &[Stmt]) -> Result<(), EmuError> {
+    fn block(&mut self, stmts: &'k [Stmt]) -> Result<(), EmuError> {
         stmts.iter().try_for_each(|stmt| self.stmt(stmt))
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Result<(), EmuError> {
+    fn stmt(&mut self, stmt: &'k Stmt) -> Result<(), EmuError> {
         self.step(stmt.span)?;
         match &stmt.kind {
             StmtKind::Def { results, op } => self.define(results, op, stmt.span)?,
             StmtKind::SetVar { var, slot, value } => {
+                self.check_sums(*var, *slot, stmt.span)?;
                 let value = self.value(*value);
                 self.vars[*var][*slot as usize] = Some(value);
             }
@@ -154,6 +159,7 @@ impl<'k> Machine<'k> {
             StmtKind::Sync => self.view.meet(),
             StmtKind::Signal(signal) => self.signal(signal)?,
             StmtKind::Await(wait) => self.wait_for(wait)?,
+            StmtKind::Warpgroup(op) => self.warpgroup(op, stmt.span)?,
             StmtKind::SyncCluster => self.meetings = self.member.meet(stmt.span)?,
             StmtKind::GridWait => self.view.wait(),
             StmtKind::GridLaunch => {}

@@ -5,6 +5,8 @@
 //! Addresses are element offsets from a parameter, or byte offsets into shared memory. Nothing is
 //! implied: shuffles, barriers and shared memory stand as operations.
 
+mod warpgroup;
+
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,8 @@ use crate::index::IndexVec;
 use crate::kernel::{CachePolicy, ClusterAxis, Evict, Launch, Literal, Param, ParamId};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
+
+pub use warpgroup::{Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
 ids! {
     /// Registers of one thread, defined once.
@@ -376,6 +380,8 @@ pub enum DeviceOp {
         /// How many may be.
         pending: u32,
     },
+    /// Products on the tensor core of a warpgroup.
+    Warpgroup(WarpgroupOp),
     /// Reads a slot.
     ReadSlot {
         /// Result.

@@ -1,13 +1,13 @@
 //! How a register tile is spread over the threads of its role.
 //!
-//! Each axis of a tile is cut into four digits, fastest first:
+//! Each axis of a tile is cut into five digits, fastest first:
 //!
 //! ```text
-//! coordinate = v + vec * (lane_digit + lanes.extent * (warp_digit + warps.extent * rest_digit))
+//! coordinate = v + vec * (lane_digit + lanes.extent * (i + inner * (warp_digit + warps.extent * rest_digit)))
 //! lane_digit = (lane / lanes.stride) % lanes.extent        warp_digit likewise
 //! ```
 //!
-//! `v` and `rest_digit` run over registers. This is the thread-value layout of CuTe with one
+//! `v`, `i` and `rest_digit` run over registers. This is the thread-value layout of CuTe with one
 //! mode a digit; every extent divides, so there is no padding. A digit of the thread index that no
 //! axis uses replicates the tile: replicas are bit-equal, and stores are done by the lowest one.
 
@@ -42,6 +42,8 @@ pub struct AxisMap {
     pub vec: u32,
     /// The part that lanes run along.
     pub lanes: Digit,
+    /// Registers between what lanes and what warps run along; 1 but for sums of a warpgroup.
+    pub inner: u32,
     /// The part that warps run along.
     pub warps: Digit,
     /// What is left, in registers, slowest.
@@ -51,17 +53,22 @@ pub struct AxisMap {
 impl AxisMap {
     /// An axis held whole by every thread, in `extent` registers.
     pub fn local(extent: u32) -> AxisMap {
-        AxisMap { vec: 1, lanes: Digit::NONE, warps: Digit::NONE, rest: extent }
+        AxisMap { vec: 1, lanes: Digit::NONE, inner: 1, warps: Digit::NONE, rest: extent }
     }
 
     /// Extent of the axis: the product of the digits.
     pub fn extent(self) -> u32 {
-        self.vec * self.lanes.extent * self.warps.extent * self.rest
+        self.vec * self.lanes.extent * self.inner * self.warps.extent * self.rest
     }
 
     /// Elements of the axis that one thread holds.
     pub fn registers(self) -> u32 {
-        self.vec * self.rest
+        self.vec * self.slow()
+    }
+
+    /// Registers of the axis but for the vector elements.
+    pub fn slow(self) -> u32 {
+        self.inner * self.rest
     }
 
     /// True where the axis is not spread over threads.
@@ -70,12 +77,12 @@ impl AxisMap {
     }
 
     /// The coordinate that thread (`warp`, `lane`) holds in its register `local` of this axis,
-    /// where `local` counts `rest` slow and `vec` fast.
+    /// where `local` counts `rest` slow, `inner` faster and `vec` fastest.
     pub fn coordinate(self, warp: u32, lane: u32, local: u32) -> u32 {
-        let (rest, v) = (local / self.vec, local % self.vec);
-        v + self.vec
-            * (self.lanes.of(lane)
-                + self.lanes.extent * (self.warps.of(warp) + self.warps.extent * rest))
+        let (slow, v) = (local / self.vec, local % self.vec);
+        let (rest, inner) = (slow / self.inner, slow % self.inner);
+        let outer = self.warps.of(warp) + self.warps.extent * rest;
+        v + self.vec * (self.lanes.of(lane) + self.lanes.extent * (inner + self.inner * outer))
     }
 }
 
@@ -105,14 +112,14 @@ impl Distribution {
     }
 
     /// The register that holds the axis-local positions `locals` (one an axis, each
-    /// `rest * vec + v`). Registers are ordered by the `rest` digits of all axes, last axis fastest,
+    /// `(rest * inner + i) * vec + v`). Registers are ordered by the slow digits of all axes, last axis fastest,
     /// and within those by the `vec` digits of all axes, last axis fastest.
     pub fn register(&self, locals: &[u32]) -> u32 {
         let mut rest = 0;
         let mut vec = 0;
         let mut vecs = 1;
         for (axis, &local) in self.axes.iter().zip(locals) {
-            rest = rest * axis.rest + local / axis.vec;
+            rest = rest * axis.slow() + local / axis.vec;
             vec = vec * axis.vec + local % axis.vec;
             vecs *= axis.vec;
         }
@@ -125,8 +132,8 @@ impl Distribution {
         let (mut rest, mut vec) = (register / vecs, register % vecs);
         let mut locals = vec![0; self.axes.len()];
         for (axis, local) in self.axes.iter().zip(&mut locals).rev() {
-            *local = (rest % axis.rest) * axis.vec + vec % axis.vec;
-            rest /= axis.rest;
+            *local = (rest % axis.slow()) * axis.vec + vec % axis.vec;
+            rest /= axis.slow();
             vec /= axis.vec;
         }
         locals
@@ -191,15 +198,17 @@ impl fmt::Display for Distribution {
             if axis.vec > 1 {
                 parts.push(format!("v{}", axis.vec));
             }
-            for (letter, digit) in [('l', axis.lanes), ('w', axis.warps)] {
+            for (letter, digit, registers) in
+                [('l', axis.lanes, axis.inner), ('w', axis.warps, axis.rest)]
+            {
                 match (digit.extent, digit.stride) {
                     (1, _) => {}
                     (e, 1) => parts.push(format!("{letter}{e}")),
                     (e, s) => parts.push(format!("{letter}{e}@{s}")),
                 }
-            }
-            if axis.rest > 1 {
-                parts.push(format!("r{}", axis.rest));
+                if registers > 1 {
+                    parts.push(format!("r{registers}"));
+                }
             }
             f.write_str(if parts.is_empty() { "1" } else { "" })?;
             f.write_str(&parts.join(" "))?;
@@ -219,16 +228,18 @@ mod tests {
                 AxisMap {
                     vec: 1,
                     lanes: Digit::NONE,
+                    inner: 1,
                     warps: Digit { extent: 2, stride: 2 },
                     rest: 4,
                 },
                 AxisMap {
                     vec: 1,
                     lanes: Digit { extent: 32, stride: 1 },
+                    inner: 1,
                     warps: Digit { extent: 2, stride: 1 },
                     rest: 1,
                 },
-                AxisMap { vec: 8, lanes: Digit::NONE, warps: Digit::NONE, rest: 1 },
+                AxisMap { vec: 8, lanes: Digit::NONE, inner: 1, warps: Digit::NONE, rest: 1 },
             ],
         }
     }

@@ -31,6 +31,7 @@ mod shared;
 mod statements;
 mod uses;
 mod vectors;
+mod warpgroup;
 mod words;
 
 #[cfg(test)]
@@ -51,7 +52,7 @@ pub(crate) use notes::{AccessNote, Notes, RelayoutWay};
 pub(crate) use uses::each_use;
 
 use crate::device::{DeviceKernel, FragId, OpRole, SlotId, WaitOrder};
-use crate::kernel::{Kernel, ParamId, TileAccess, ValueId, VarId};
+use crate::kernel::{Kernel, ParamId, SmemId, TileAccess, ValueId, VarId};
 use crate::smem_plan::{SmemPlan, over_budget};
 
 /// Expands a kernel; errors name what exceeds the target.
@@ -117,6 +118,8 @@ struct Expander<'k> {
     /// Loads from shared memory that the tensor core's contractions do themselves.
     read_in_place: FxHashSet<ValueId>,
     in_place: FxHashMap<ValueId, &'k TileAccess>,
+    /// Tiles that products of a warpgroup read and threads write.
+    operands: FxHashSet<SmemId>,
     queue: queue::Queue<'k>,
     notes: Notes,
     /// Conditions that are arrivals, with their counters.
@@ -141,6 +144,7 @@ impl<'k> Expander<'k> {
             smem,
             read_in_place: mma::read_in_place(kernel),
             in_place: FxHashMap::default(),
+            operands: warpgroup::written_operands(kernel),
             queue: queue::Queue::default(),
             notes: Notes::default(),
             arrivals: FxHashMap::default(),

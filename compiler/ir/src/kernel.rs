@@ -10,6 +10,7 @@ mod cluster;
 mod ranks;
 mod smem;
 mod walk;
+mod warpgroup;
 mod words;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use cluster::ClusterAxis;
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use smem::{Smem, SmemSwizzle, Storage};
 pub(crate) use walk::defined_in;
+pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom};
 pub use words::{Word, Words};
 
 ids! {
@@ -365,6 +367,8 @@ pub enum StmtKind {
         /// Groups that every path closes after the one that fills it.
         pending: u32,
     },
+    /// Products on the tensor core of a warpgroup.
+    Warpgroup(Warpgroup),
     /// `sync`: all threads meet; what they stored to shared memory before is visible after.
     Sync,
     /// `sync cluster`: all threads of all CTAs of the cluster meet; what they stored to shared memory of any of them
@@ -426,6 +430,7 @@ macro_rules! bodies_of {
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

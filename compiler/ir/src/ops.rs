@@ -7,7 +7,7 @@
 //! * [`typing`]: which operand types an operation takes and what it gives, or why not;
 //! * [`math`]: the f32 functions, computed alike on every machine;
 //! * [`elements`], [`eval`], [`convert`]: values as bits, and what operations make of them;
-//! * [`mma`]: contractions on the tensor core;
+//! * [`mma`], [`wgmma`]: contractions and products on the tensor core;
 //! * [`hardware`]: how far a GPU may be off;
 //! * [`reduce`], [`contract`]: the order in which reductions and contractions add, derived from a
 //!   [`Distribution`](crate::distribution::Distribution).
@@ -22,6 +22,7 @@ pub mod math;
 pub mod mma;
 pub mod reduce;
 pub mod typing;
+pub mod wgmma;
 
 pub use elements::Elements;
 pub use elementwise::{BinaryOp, CompareOp, ReduceOp, UnaryOp};

@@ -41,6 +41,7 @@ mod suggest;
 mod template;
 mod tiles;
 mod views;
+mod warpgroup;
 mod words;
 
 pub use constants::ConstValue;

@@ -120,9 +120,19 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "shared-memory",
-        codes: &[Code::E0113, Code::E0118, Code::E0119, Code::E0219, Code::E0503],
+        codes: &[
+            Code::E0113,
+            Code::E0118,
+            Code::E0119,
+            Code::E0140,
+            Code::E0141,
+            Code::E0142,
+            Code::E0219,
+            Code::E0503,
+        ],
         proves: "R5, R10: no two threads touch an element of shared memory between two `sync`s, one of \
-                 them writing; what a copy fills is touched after `settle` and `sync`; the tiles fit the target",
+                 them writing; what a copy fills is touched after `settle` and `sync`; what a \
+                 product reads is written, and its sums are used, after `settle`; the tiles fit the target",
         run: Run::Kernel(shared_memory::check),
     },
     Pass {

@@ -153,3 +153,45 @@ fn loops_are_walked_once_however_deep_they_are_nested() {
     let device = kernel_ir::verify::device(expand::expand(&source).unwrap(), &source);
     assert!(device.verified.is_some(), "{:?}", device.diagnostics);
 }
+
+#[test]
+fn a_product_of_a_warpgroup_is_fenced_on_both_sides() {
+    let (_, kernel) = instantiate(
+        "target sm_90a;
+kernel product(input x : gmem bf16[64, 64], input w : gmem bf16[8, 64], output y : gmem f32[64, 8])
+launch { grid: 1, warps: 4, pdl: none }
+{
+    atom MMA = wgmma(m = 64, n = 8, k = 16, a = bf16, b = bf16, d = f32);
+    smem a : bf16[64, 64] swizzle b128;
+    smem b : bf16[8, 64] swizzle b128;
+    frag acc : f32[64, 8] = 0.0;
+    store load x -> a; copy.async w -> b; settle b; sync;
+    mma a * (b)^T -> acc via MMA; commit;
+    settle acc;
+    store acc -> y;
+}
+",
+    );
+    let kernel = kernel.unwrap();
+    let text = print::kernel(&kernel);
+    for line in ["frag t0 acc: f32[64, 8] [l8@4 r2 w4, v2 l4]", "settle t0 but 0"] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let device = print::device(&expand::expand(&kernel).unwrap());
+    let mut rest = device.as_str();
+    for part in [
+        "wait_group 0",
+        "fence for asynchronous reads of shared memory",
+        "barrier",
+        "wgmma.fence $0",
+        "$0[0 …] += wgmma.m64n8k16.bf16 shared+0[0] lines of 128, shared+8192[0] lines of 128",
+        "$0[0 …] += wgmma.m64n8k16.bf16 shared+0[16]",
+        "$0[0 …] += wgmma.m64n8k16.bf16 shared+0[48]",
+        "wgmma.commit_group",
+        "wgmma.wait_group 0 for $0",
+        "= $0",
+    ] {
+        let Some(at) = rest.find(part) else { panic!("{part}\n{device}") };
+        rest = &rest[at + part.len()..];
+    }
+}

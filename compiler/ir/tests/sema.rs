@@ -274,6 +274,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             StmtKind::SyncCluster => "sync cluster".to_owned(),
             StmtKind::Signal(_) => "signal".to_owned(),
             StmtKind::Await(_) => "await".to_owned(),
+            StmtKind::Warpgroup(_) => "warpgroup".to_owned(),
             StmtKind::GridWait => "grid_wait".to_owned(),
             StmtKind::GridLaunch => "grid_launch".to_owned(),
             StmtKind::Assert { message, .. } => format!("assert {message}"),

@@ -244,6 +244,7 @@ fn failure(format: Format, errors: &[CodegenError]) -> Answer {
         let code = match error {
             CodegenError::ToolMissing { .. } => "E0801",
             CodegenError::Ptxas { .. } => "E0802",
+            CodegenError::Serialized { .. } => "E0811",
             CodegenError::Crashed { .. } => "E0803",
             CodegenError::WorkerDied { .. } | CodegenError::Worker(_) => "E0804",
             CodegenError::Backend(_)

@@ -114,6 +114,11 @@ impl<'c, 'm> Builder<'c, 'm> {
         self.value(llvm::bitcast(self.context, to, x, self.location))
     }
 
+    /// The number of an address in its space.
+    pub(super) fn address_number(&self, pointer: Value<'c, 'm>) -> Value<'c, 'm> {
+        self.value(llvm::ptrtoint(self.context, self.types.i64, pointer, self.location))
+    }
+
     pub(super) fn int(&self, r#type: Type<'c>, value: i64) -> Value<'c, 'm> {
         let value = IntegerAttribute::new(r#type, value).into();
         self.value(arith::constant(self.context, r#type, value, self.location))

@@ -75,6 +75,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Prefetch { .. }
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::SetSlot { .. }
+        | DeviceOp::Warpgroup(_)
         | DeviceOp::CommitGroup
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier

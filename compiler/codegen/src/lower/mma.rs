@@ -5,7 +5,7 @@ use kernel_ir::device::{FragId, MmaAtom};
 use melior::ir::Value;
 
 use super::{Lowered, Lowering, refuse};
-use crate::mnemonic;
+use crate::mnemonic::{self, ByteFloat};
 
 impl<'c, 'm> Lowering<'c, 'm, '_> {
     /// The sums after all atoms.
@@ -17,7 +17,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     ) -> Lowered<Vec<Value<'c, 'm>>> {
         let build = &self.build;
         let dtype = self.frag(a)?.dtype;
-        if self.frag(b)?.dtype != dtype || !matches!(dtype, DType::Bf16 | DType::F16) {
+        if self.frag(b)?.dtype != dtype || !matches!(dtype, DType::Bf16 | DType::F16 | DType::E4m3)
+        {
             return refuse(format!("{dtype} is no operand of a matrix product"));
         }
         let asm = mnemonic::mma(dtype == DType::Bf16);
@@ -29,14 +30,14 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             for pair in atom.a.chunks(2) {
                 operands.push(match pair {
                     [Some(low), Some(high)] => {
-                        self.pair(self.element(a, *low)?, self.element(a, *high)?)
+                        self.pair(dtype, self.element(a, *low)?, self.element(a, *high)?)
                     }
                     _ => build.int(build.types.i32, 0),
                 });
             }
             for pair in atom.b.chunks(2) {
                 let [low, high] = pair else { return refuse("an atom takes pairs") };
-                operands.push(self.pair(self.element(b, *low)?, self.element(b, *high)?));
+                operands.push(self.pair(dtype, self.element(b, *low)?, self.element(b, *high)?));
             }
             for place in &atom.c {
                 let sum = place.map(|i| sums.get(i as usize).copied());
@@ -56,10 +57,16 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(sums)
     }
 
-    /// Two elements of 16 bits in one register, the first low. Shifts, not a vector: LLVM sees that they
-    /// undo those of the load.
-    fn pair(&self, low: Value<'c, 'm>, high: Value<'c, 'm>) -> Value<'c, 'm> {
+    /// Two elements in one register of 32 bits, the first low; those of 8 bits as f16. Shifts, not a vector: LLVM
+    /// sees that they undo those of the load.
+    fn pair(&self, dtype: DType, low: Value<'c, 'm>, high: Value<'c, 'm>) -> Value<'c, 'm> {
         let b = &self.build;
+        if dtype == DType::E4m3 {
+            let half = |x| b.extui(b.types.i16, x);
+            let codes = b.ori(half(low), b.shli(half(high), b.int(b.types.i16, 8)));
+            let wide = mnemonic::widen_bytes(ByteFloat::E4m3);
+            return b.asm_values(&wide, &[codes], b.types.i32, 1)[0];
+        }
         let word = |x| b.extui(b.types.i32, b.bitcast(b.types.i16, x));
         b.ori(word(low), b.shli(word(high), b.int(b.types.i32, 16)))
     }

@@ -70,6 +70,7 @@ impl Used {
                 | DeviceOp::Prefetch { .. }
                 | DeviceOp::ReadSlot { .. }
                 | DeviceOp::SetSlot { .. }
+                | DeviceOp::Warpgroup(_)
                 | DeviceOp::CopyAsync { .. }
                 | DeviceOp::CommitGroup
                 | DeviceOp::WaitGroup { .. }

@@ -16,6 +16,8 @@ struct Cell {
     written: bool,
     write: Touch,
     read: Touch,
+    /// Fences ahead of products that the threads had passed when it was written.
+    fences: u32,
 }
 
 /// The last access of a kind.
@@ -53,6 +55,8 @@ pub(super) struct By<'m> {
     pub(super) thread: usize,
     /// Barriers that the threads of its CTA have passed.
     pub(super) interval: u32,
+    /// Fences ahead of products that they have passed.
+    pub(super) fences: u32,
     pub(super) seen: Seen,
 }
 
@@ -67,7 +71,7 @@ impl Shared {
     /// Shared memory that threads of a cluster may touch, or of one CTA alone.
     pub(super) fn new(bytes: u32, in_cluster: bool) -> Shared {
         let never = Touch { cta: 0, thread: NOBODY, interval: 0, span: Span::default() };
-        let cell = Cell { byte: 0, written: false, write: never, read: never };
+        let cell = Cell { byte: 0, written: false, write: never, read: never, fences: 0 };
         let marks = vec![Marks::NEVER; if in_cluster { bytes as usize } else { 0 }];
         Shared { cells: vec![cell; bytes as usize], marks }
     }
@@ -123,6 +127,25 @@ impl Shared {
         Ok(())
     }
 
+    /// Reads bytes as a product does: what threads wrote is ordered ahead by a fence.
+    pub(super) fn read_for_product(
+        &mut self,
+        at: i64,
+        out: &mut [u8],
+        by: By<'_>,
+    ) -> Result<(), EmuError> {
+        self.read(at, out, by)?;
+        let at = self.check_place(at, out.len(), &by)?;
+        let Some(cell) = self.cells[at..at + out.len()].iter().find(|c| c.fences == by.fences)
+        else {
+            return Ok(());
+        };
+        let message = format!("a product reads byte {at} of shared memory without a fence");
+        Err(EmuError::new(ErrorKind::SharedRace, by.seen.span, message)
+            .thread(by.thread)
+            .other(cell.write.span, "written here"))
+    }
+
     /// Bytes that a copy will fill: they hold nothing until it has arrived.
     pub(super) fn begin_copy(&mut self, at: i64, len: usize, by: By<'_>) -> Result<(), EmuError> {
         self.write(at, &vec![0; len], by)?;
@@ -147,6 +170,7 @@ impl Shared {
             cell.byte = byte;
             cell.written = true;
             cell.write = by.touch();
+            cell.fences = by.fences;
         }
         Ok(())
     }

@@ -211,7 +211,8 @@ impl Machine<'_> {
     /// An access of thread `t` now.
     pub(super) fn by(&self, t: usize, span: Span) -> By<'_> {
         let seen = self.member.seen(self.meetings, span);
-        By { member: self.member, thread: t, interval: self.interval, seen }
+        let fences = self.products.fences;
+        By { member: self.member, thread: t, interval: self.interval, fences, seen }
     }
 
     /// The rank of the CTA whose shared memory thread `t` means.

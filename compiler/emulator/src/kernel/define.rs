@@ -27,6 +27,7 @@ impl Machine<'_> {
         // These share the elements of their operand.
         match op {
             Op::ReadVar { var, slot } => {
+                self.check_sums(*var, *slot, span)?;
                 let content = self.vars[*var][*slot as usize].clone();
                 let content = content.ok_or_else(|| self.unassigned(*var, *slot, span))?;
                 self.values[result] = Some(content);
@@ -247,7 +248,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn unassigned(&self, var: VarId, slot: u32, span: Span) -> EmuError {
+    pub(super) fn unassigned(&self, var: VarId, slot: u32, span: Span) -> EmuError {
         let var = &self.kernel.vars[var];
         let what = if var.slots == 1 {
             format!("`{}`", var.name)
@@ -262,7 +263,7 @@ impl Machine<'_> {
         .other(var.span, "declared here without a value")
     }
 
-    fn count_flops(&mut self, dtype: DType, count: usize) {
+    pub(super) fn count_flops(&mut self, dtype: DType, count: usize) {
         if dtype.is_float() {
             self.flops += count as u64;
         }

@@ -57,7 +57,8 @@ impl SharedTiles {
 }
 
 /// A slot of a tile of some CTA.
-struct Target {
+#[derive(Clone, Copy)]
+pub(super) struct Target {
     /// Rank of the CTA.
     cta: usize,
     tile: SmemId,
@@ -66,7 +67,7 @@ struct Target {
 
 impl Machine<'_> {
     /// The slot that an access means.
-    fn slot_of(&self, storage: Storage, span: Span) -> Result<Option<Target>, EmuError> {
+    pub(super) fn slot_of(&self, storage: Storage, span: Span) -> Result<Option<Target>, EmuError> {
         let Some((tile, slot)) = storage.tile() else { return Ok(None) };
         let declared = &self.kernel.smem[tile];
         let outside = |message: String| {
@@ -96,6 +97,17 @@ impl Machine<'_> {
         let Some(target) = self.slot_of(access.storage, access.span)? else {
             return Ok(None);
         };
+        self.load_slot(target, access, tile, out).map(Some)
+    }
+
+    /// Reads the present elements of a tile from a slot.
+    pub(super) fn load_slot(
+        &self,
+        target: Target,
+        access: &TileAccess,
+        tile: &Tile,
+        out: &mut Elements,
+    ) -> Result<usize, EmuError> {
         let (declared, member) = (&self.kernel.smem[target.tile], self.member);
         let (by, mut shared) = (member.seen(self.meetings, access.span), member.shared(target.cta));
         let slot = &mut shared.tiles[target.tile][target.slot];
@@ -117,7 +129,7 @@ impl Machine<'_> {
             }
             Ok(())
         })?;
-        Ok(Some(present))
+        Ok(present)
     }
 
     /// Stores a tile to shared memory; false for another kind of memory.

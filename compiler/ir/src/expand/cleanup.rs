@@ -34,6 +34,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch => {}
+        DeviceOp::Warpgroup(op) => op.each_read(see),
         DeviceOp::AtomicInc { at, .. } => each_address(std::slice::from_ref(at), see),
         DeviceOp::Signal { rank, at, .. } => {
             see(rank.0);
@@ -127,6 +128,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::CommitGroup
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::SetSlot { .. }
+        | DeviceOp::Warpgroup(_)
         | DeviceOp::Barrier
         | DeviceOp::ClusterBarrier
         | DeviceOp::Signal { .. }
@@ -173,6 +175,9 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
                 }
             }
             DeviceOp::ReadSlot { slot, .. } => read[slot.index()] = true,
+            DeviceOp::Warpgroup(op) => {
+                op.slot().into_iter().for_each(|slot| read[slot.index()] = true);
+            }
             DeviceOp::Const { .. }
             | DeviceOp::Special { .. }
             | DeviceOp::ScalarParam { .. }
@@ -251,6 +256,12 @@ fn renumber_slots(device: &mut DeviceKernel, read: &[bool]) {
 fn rename_slots(stmts: &mut [DeviceStmt], numbers: &BTreeMap<SlotId, SlotId>) {
     for stmt in stmts {
         if let DeviceOp::ReadSlot { slot, .. } | DeviceOp::SetSlot { slot, .. } = &mut stmt.op
+            && let Some(&number) = numbers.get(slot)
+        {
+            *slot = number;
+        }
+        if let DeviceOp::Warpgroup(op) = &mut stmt.op
+            && let Some(slot) = op.slot_mut()
             && let Some(&number) = numbers.get(slot)
         {
             *slot = number;

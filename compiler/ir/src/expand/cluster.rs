@@ -65,6 +65,7 @@ impl Walk {
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

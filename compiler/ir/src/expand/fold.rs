@@ -125,9 +125,8 @@ impl Expander<'_> {
         let is_local = maps.iter().all(|map| map.is_local());
         let (a_frag, b_frag) = (self.frag(a), self.frag(b));
         let len = kept.registers();
-        let positions = maps
-            .iter()
-            .fold(1u64, |n, map| n.saturating_mul(u64::from(map.vec) * u64::from(map.rest)));
+        let positions =
+            maps.iter().fold(1u64, |n, map| n.saturating_mul(u64::from(map.registers())));
         let products = positions.saturating_mul(u64::from(len.max(1)));
         if products > MAX_PRODUCTS {
             return Err(Diagnostic::error(

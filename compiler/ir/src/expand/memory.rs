@@ -43,7 +43,8 @@ impl Builder<'_> {
     /// The part of an axis coordinate that depends on the thread.
     pub(super) fn thread_coordinate(&mut self, map: AxisMap) -> Linear {
         let lane = self.lane(map.lanes).times(i64::from(map.vec));
-        let warp = self.warp(map.warps).times(i64::from(map.vec) * i64::from(map.lanes.extent));
+        let below = i64::from(map.vec) * i64::from(map.lanes.extent) * i64::from(map.inner);
+        let warp = self.warp(map.warps).times(below);
         lane.zip(warp)
             .and_then(|(lane, warp)| lane.plus(1, &warp))
             .expect("coordinates are below the extent of a tile")
@@ -217,7 +218,7 @@ impl Expander<'_> {
     }
 
     /// Elements from the start of a ring to the slot that is meant.
-    fn slot_start(&mut self, storage: Storage) -> Option<Linear> {
+    pub(super) fn slot_start(&mut self, storage: Storage) -> Option<Linear> {
         let Some((tile, Some(slot))) = storage.tile() else { return Some(Linear::default()) };
         let tile = &self.kernel.smem[tile];
         let form = self.integer(slot);
@@ -343,7 +344,7 @@ impl Expander<'_> {
     }
 }
 
-fn too_far(access: &TileAccess) -> Diagnostic {
+pub(super) fn too_far(access: &TileAccess) -> Diagnostic {
     Diagnostic::error(Code::E0503, "an address of this access needs more than 64 bits")
         .label(access.span, "extents and strides multiply to more than any buffer has")
 }

@@ -80,6 +80,7 @@ fn mark(stmts: &[Stmt], uses: &FxHashMap<ValueId, u32>, found: &mut FxHashSet<Va
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::Sync

@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn conflicts_make_shared_memory_dearer() {
         let digit = |extent, stride| Digit { extent, stride };
-        let axis = |vec, lanes, rest| AxisMap { vec, lanes, warps: Digit::NONE, rest };
+        let axis = |vec, lanes, rest| AxisMap { vec, lanes, inner: 1, warps: Digit::NONE, rest };
         let rows = Distribution {
             warps: 1,
             axes: vec![axis(1, Digit::NONE, 32), axis(1, digit(32, 1), 1)],

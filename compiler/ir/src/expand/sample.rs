@@ -490,7 +490,7 @@ pub(crate) fn spread(
         }
         let left = extent / threads;
         let vec = 1 << left.trailing_zeros().min(vec);
-        maps.push(AxisMap { vec, lanes, warps, rest: left / vec });
+        maps.push(AxisMap { vec, lanes, inner: 1, warps, rest: left / vec });
     }
     Some(Distribution { warps: 4, axes: maps })
 }

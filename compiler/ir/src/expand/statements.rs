@@ -8,7 +8,7 @@ use super::prefetch::prefetched;
 use super::uses::each_use;
 use super::{Expander, Repr};
 use crate::device::{Arg, DeviceOp, FragId, LocId, OpRole, Slot, SlotId};
-use crate::kernel::{Op, PrefetchRange, Stmt, StmtKind, Storage, ValueId, VarId};
+use crate::kernel::{Op, PrefetchRange, Stmt, StmtKind, Storage, ValueId, VarId, Warpgroup};
 use crate::order;
 
 impl<'k> Expander<'k> {
@@ -61,6 +61,7 @@ impl<'k> Expander<'k> {
             | StmtKind::Printf { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::SyncCluster
             | StmtKind::For { .. }
@@ -112,6 +113,7 @@ impl<'k> Expander<'k> {
             StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
@@ -142,14 +144,24 @@ impl<'k> Expander<'k> {
             StmtKind::Prefetch { what, evict } => self.prefetch(what, *evict)?,
             StmtKind::Advance { word } => self.advance(word),
             StmtKind::Signal(signal) => self.signal(signal),
-            StmtKind::Await(wait) => self.wait_for(wait),
+            StmtKind::Await(wait) => {
+                self.hand_over_operands();
+                self.wait_for(wait);
+            }
             StmtKind::CopyAsync { source, dest, evict } => {
                 self.copy_async(source, dest, *evict)?;
             }
             StmtKind::EmptyGroup => self.b.emit(DeviceOp::CommitGroup),
             StmtKind::Settle { storage: _, pending } => self.settle(*pending),
-            StmtKind::Sync => self.barrier(),
-            StmtKind::SyncCluster => self.cluster_barrier(),
+            StmtKind::Warpgroup(op) => self.warpgroup(op)?,
+            StmtKind::Sync => {
+                self.hand_over_operands();
+                self.barrier();
+            }
+            StmtKind::SyncCluster => {
+                self.hand_over_operands();
+                self.cluster_barrier();
+            }
             StmtKind::GridWait => {
                 self.b.emit(DeviceOp::GridWait);
                 self.order = order::after(self.order, std::slice::from_ref(stmt));
@@ -225,7 +237,7 @@ impl<'k> Expander<'k> {
         Ok(())
     }
 
-    fn slot(&mut self, var: VarId, slot: u32) -> SlotId {
+    pub(super) fn slot(&mut self, var: VarId, slot: u32) -> SlotId {
         let kernel = self.kernel;
         *self.slots.entry((var, slot)).or_insert_with(|| {
             let declared = &kernel.vars[var];
@@ -339,6 +351,8 @@ fn forget_assigned(contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>, s
     for stmt in stmts {
         if let StmtKind::SetVar { var, slot, .. } = &stmt.kind {
             contents.remove(&(*var, *slot));
+        } else if let StmtKind::Warpgroup(Warpgroup::Mma(mma)) = &stmt.kind {
+            contents.remove(&(mma.var, mma.slot));
         }
         for body in stmt.kind.bodies() {
             forget_assigned(contents, body);

@@ -1,6 +1,6 @@
 //! Which values a statement reads.
 
-use crate::kernel::{AxisIndex, Op, PrefetchRange, StmtKind, TileAccess, ValueId};
+use crate::kernel::{Op, PrefetchRange, StmtKind, TileAccess, ValueId, Warpgroup};
 
 /// Calls `see` with every value that the statement itself reads; inner statements are left out.
 pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
@@ -29,7 +29,9 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             each_index(dest, see);
         }
         StmtKind::Settle { storage, .. } => storage.slot().into_iter().for_each(see),
-        StmtKind::EmptyGroup
+        StmtKind::Warpgroup(Warpgroup::Mma(mma)) => mma.each_use(see),
+        StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+        | StmtKind::EmptyGroup
         | StmtKind::Sync
         | StmtKind::SyncCluster
         | StmtKind::GridWait
@@ -80,18 +82,6 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
     }
 }
 
-fn each_index(access: &TileAccess, mut see: impl FnMut(ValueId)) {
-    let storage = access.storage;
-    let chosen = [storage.slot(), storage.cta(), storage.rank()];
-    chosen.into_iter().flatten().for_each(&mut see);
-    for index in &access.index {
-        match index {
-            AxisIndex::At(x) | AxisIndex::Gather(x) | AxisIndex::Along(x) => see(*x),
-            AxisIndex::Range { start, len: _, until } => {
-                see(*start);
-                until.iter().for_each(|x| see(*x));
-            }
-            AxisIndex::New => {}
-        }
-    }
+fn each_index(access: &TileAccess, see: impl FnMut(ValueId)) {
+    access.each_use(see);
 }

@@ -31,6 +31,7 @@ pub(super) fn maps(
         maps: vec![None; classes.count()],
         findings: Vec::new(),
     };
+    super::warpgroup::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
     super::mma::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
     unused_atoms(kernel, classes, &mut assigner);
     for candidate in candidates(kernel, classes) {
@@ -175,6 +176,7 @@ impl Assigner<'_> {
                 self.maps[class] = Some(AxisMap {
                     vec: draft.vec,
                     lanes: draft.lanes,
+                    inner: 1,
                     warps: draft.warps,
                     rest: draft.left,
                 });

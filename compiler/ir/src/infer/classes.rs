@@ -8,7 +8,7 @@ use kernel_dsl::source::Span;
 use crate::index::Id;
 use crate::kernel::{
     AxisIndex, ContractSpec, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess,
-    ValueId, VarId,
+    ValueId, VarId, Warpgroup,
 };
 
 /// A tile of the kernel.
@@ -296,8 +296,10 @@ impl Walk<'_> {
                     self.block(else_body);
                 }
                 StmtKind::CopyAsync { source, .. } => self.prefetch(source),
+                StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.see(Tile::Var(mma.var)),
                 StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
+                | StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
                 | StmtKind::Sync
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)

@@ -8,7 +8,7 @@ use super::access::{contiguous_axis, contiguous_bytes, tile_axes, widest_vector}
 use super::assign::VECTOR_BYTES;
 use super::classes::{Classes, MemoryUse, Tile};
 use crate::distribution::{Digit, Distribution};
-use crate::kernel::{Kernel, Storage};
+use crate::kernel::{Kernel, Op, Stmt, StmtKind, Storage};
 
 /// Bytes that each thread must get together from a tile that is large enough.
 const MIN_PIECE_BYTES: u64 = 8;
@@ -19,11 +19,30 @@ pub(super) fn check(kernel: &Kernel, classes: &Classes) -> Vec<Diagnostic> {
     for &tile in &classes.tiles {
         registers(kernel, tile, &mut findings);
     }
+    scans(kernel, &kernel.body, &mut findings);
     // A store takes the tile as it is: a transposed store is the way to transpose. `explain` shows its width.
     for used in classes.memory.iter().filter(|used| !used.is_store) {
         pieces(kernel, used, &mut findings);
     }
     findings
+}
+
+/// A scan goes along an axis in runs that all threads share.
+fn scans(kernel: &Kernel, stmts: &[Stmt], findings: &mut Vec<Diagnostic>) {
+    for stmt in stmts {
+        if let StmtKind::Def { op: Op::Scan { x, axis, .. }, .. } = &stmt.kind
+            && kernel.values[*x].distribution.axes[usize::from(*axis)].inner > 1
+        {
+            findings.push(
+                Diagnostic::error(Code::E0310, "a scan along an axis of sums of a warpgroup")
+                    .label(stmt.span, "threads have pieces of this axis in turn")
+                    .help("write `scan.add(relayout(x), …)`"),
+            );
+        }
+        for body in stmt.kind.bodies() {
+            scans(kernel, body, findings);
+        }
+    }
 }
 
 /// Elements without overflow.
@@ -36,7 +55,7 @@ fn register_count(distribution: &Distribution) -> u64 {
     distribution
         .axes
         .iter()
-        .fold(1u64, |n, axis| n.saturating_mul(u64::from(axis.vec) * u64::from(axis.rest)))
+        .fold(1u64, |n, axis| n.saturating_mul(u64::from(axis.vec) * u64::from(axis.slow())))
 }
 
 fn registers(kernel: &Kernel, tile: Tile, findings: &mut Vec<Diagnostic>) {
@@ -109,7 +128,7 @@ fn cause(kernel: &Kernel, used: &MemoryUse) -> Option<(Option<String>, kernel_ds
     let axes = tile_axes(&used.access);
     let axis = contiguous_axis(&axes)?;
     let map = kernel.values[used.value].distribution.axes[axis];
-    if map.lanes == Digit::NONE && map.warps == Digit::NONE && map.vec == 1 && map.rest == 1 {
+    if map.lanes == Digit::NONE && map.warps == Digit::NONE && map.vec == 1 && map.slow() == 1 {
         return None;
     }
     let own = element_count(&kernel.values[used.value].shape);

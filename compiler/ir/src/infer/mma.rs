@@ -297,5 +297,5 @@ fn whole(extent: u32, warps: Digit) -> AxisMap {
 }
 
 fn cut(vec: u32, lanes: Digit, warps: Digit, extent: u32) -> AxisMap {
-    AxisMap { vec, lanes, warps, rest: extent / (vec * lanes.extent * warps.extent) }
+    AxisMap { vec, lanes, inner: 1, warps, rest: extent / (vec * lanes.extent * warps.extent) }
 }

@@ -3,7 +3,7 @@
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 
-use super::{Kernel, ParamId, SmemId, ValueId};
+use super::{AxisIndex, Kernel, ParamId, SmemId, TileAccess, ValueId};
 
 /// A tile in shared memory, with `slots` ring slots. Elements lie row-major, permuted by the swizzle.
 #[derive(Debug, Clone)]
@@ -168,6 +168,24 @@ impl Kernel {
         match storage {
             Storage::Buffer(param) | Storage::Peer(param, _) => self.params[param].span,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].span,
+        }
+    }
+}
+
+impl TileAccess {
+    /// Calls `see` with every value that chooses what is touched.
+    pub fn each_use(&self, mut see: impl FnMut(ValueId)) {
+        let chosen = [self.storage.slot(), self.storage.cta(), self.storage.rank()];
+        chosen.into_iter().flatten().for_each(&mut see);
+        for index in &self.index {
+            match index {
+                AxisIndex::At(x) | AxisIndex::Gather(x) | AxisIndex::Along(x) => see(*x),
+                AxisIndex::Range { start, len: _, until } => {
+                    see(*start);
+                    until.iter().for_each(|x| see(*x));
+                }
+                AxisIndex::New => {}
+            }
         }
     }
 }

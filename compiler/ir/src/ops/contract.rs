@@ -449,6 +449,7 @@ mod tests {
         let k_map = AxisMap {
             vec: 2,
             lanes: Digit { extent: 4, stride: 8 },
+            inner: 1,
             warps: Digit { extent: 2, stride: 1 },
             rest: 2,
         };

@@ -5,7 +5,8 @@
 //! positions of k are cut into groups of 16, one an atom; which position sits in which place of the atom
 //! follows from the spread of the fastest letter of k, and is the same for both operands. For each output the
 //! emulator adds the 16 products of an atom, place by place, to the running value in f64, and rounds the sum
-//! once to f32; groups follow in ascending order. Products of f16 and bf16 are exact.
+//! once to f32; groups follow in ascending order. Products of f16 and bf16 are exact; e4m3 goes through f16, which
+//! holds each of its values.
 
 use std::sync::Arc;
 
@@ -86,6 +87,7 @@ impl Depth {
         }
         let is_atom = maps.iter().enumerate().all(|(i, map)| {
             map.warps.extent == 1
+                && map.inner == 1
                 && if i == fast {
                     map.lanes == DEPTH_LANES
                         && map.vec.is_multiple_of(2)
@@ -148,6 +150,7 @@ pub fn natural(extent: u32) -> Option<AxisMap> {
     (extent.is_multiple_of(DEPTH as u32) && extent > 0).then_some(AxisMap {
         vec: 2,
         lanes: DEPTH_LANES,
+        inner: 1,
         warps: Digit::NONE,
         rest,
     })
@@ -309,7 +312,8 @@ mod tests {
     #[test]
     fn every_position_of_k_has_one_place() {
         for vec in [2, 4, 8] {
-            let map = AxisMap { vec, lanes: DEPTH_LANES, warps: Digit::NONE, rest: 16 / vec };
+            let map =
+                AxisMap { vec, lanes: DEPTH_LANES, inner: 1, warps: Digit::NONE, rest: 16 / vec };
             let depth = Depth::of(&[AxisMap::local(3), map]).unwrap();
             let mut places = depth.places();
             assert_eq!(places.len(), 3 * 64);
@@ -317,7 +321,7 @@ mod tests {
             places.dedup();
             assert_eq!(places.len(), 3 * 64);
         }
-        let odd = AxisMap { vec: 1, lanes: DEPTH_LANES, warps: Digit::NONE, rest: 8 };
+        let odd = AxisMap { vec: 1, lanes: DEPTH_LANES, inner: 1, warps: Digit::NONE, rest: 8 };
         assert!(Depth::of(&[odd]).is_none() && Depth::of(&[AxisMap::local(24)]).is_none());
     }
 

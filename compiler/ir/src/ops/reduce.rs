@@ -216,7 +216,8 @@ impl Slots {
             let c = c / axis.vec;
             lane += (c % axis.lanes.extent) as usize * scale;
             scale *= axis.lanes.extent as usize;
-            warp += (c / axis.lanes.extent % axis.warps.extent) * axis.warps.stride;
+            let above = c / (axis.lanes.extent * axis.inner);
+            warp += (above % axis.warps.extent) * axis.warps.stride;
         }
         let warp = self.warps.binary_search(&warp).expect("every digit combination is listed");
         warp * self.lanes + lane
@@ -296,6 +297,7 @@ mod tests {
         AxisMap {
             vec,
             lanes: Digit { extent: lanes.0, stride: lanes.1 },
+            inner: 1,
             warps: Digit { extent: warps.0, stride: warps.1 },
             rest,
         }

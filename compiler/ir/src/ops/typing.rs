@@ -265,11 +265,11 @@ pub fn contract(a: DType, b: DType, acc: Option<DType>) -> Result<DType, Refusal
     }
 }
 
-/// The type of a contraction on the tensor core: operands of one type, f16 or bf16, running value and result
+/// The type of a contraction on the tensor core: operands of one type, f16, bf16 or e4m3, running value and result
 /// f32.
 pub fn mma(a: DType, b: DType, acc: Option<DType>) -> Result<DType, Refusal> {
-    if let Some(found) = [a, b].into_iter().find(|d| !matches!(d, DType::F16 | DType::Bf16)) {
-        return Err(refuse("`mma_sync`", "bf16 or f16", found));
+    if let Some(found) = [a, b].into_iter().find(|d| !is_factor(*d)) {
+        return Err(refuse("`mma_sync`", "bf16, f16 or e4m3", found));
     }
     if a != b {
         return Err(refuse("`mma_sync`", "two operands of one type", b));
@@ -278,6 +278,11 @@ pub fn mma(a: DType, b: DType, acc: Option<DType>) -> Result<DType, Refusal> {
         None => Ok(DType::F32),
         Some(found) => Err(refuse("`mma_sync`", "a running value of f32", found)),
     }
+}
+
+/// True for the types whose products are exact on the tensor core: e4m3 by way of f16.
+fn is_factor(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::Bf16 | DType::E4m3)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, Map, OpRole, Piece, Place,
-    Special, Vector, WaitOrder,
+    Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, Map, Matrix, OpRole, Piece,
+    Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
 
@@ -154,6 +154,7 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::Prefetch { place, vectors, evict: policy } => {
             format!("prefetch.l2 {}{}{order}", places(device, place, vectors), evict(*policy))
         }
+        DeviceOp::Warpgroup(op) => warpgroup(op),
         DeviceOp::ReadSlot { dst, slot } => format!("{} {slot}", def(*dst)),
         DeviceOp::SetSlot { slot, x } => format!("{slot} = {}", arg(x)),
         DeviceOp::CopyAsync { source, dest, pieces, evict: policy } => {
@@ -197,6 +198,34 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             format!("printf {format:?}{args}")
         }
         DeviceOp::For { .. } | DeviceOp::If { .. } => String::new(),
+    }
+}
+
+fn warpgroup(op: &WarpgroupOp) -> String {
+    match op {
+        WarpgroupOp::ProxyFence => "fence for asynchronous reads of shared memory".to_owned(),
+        WarpgroupOp::Fence { sums } => format!("wgmma.fence {sums}"),
+        WarpgroupOp::Mma(product) => {
+            let matrix = |matrix: &Matrix| {
+                let offset = match matrix.at.offset {
+                    Some((frag, element)) => format!("{frag}[{element}] + "),
+                    None => String::new(),
+                };
+                let (base, at, line) = (matrix.base, matrix.at.constant, matrix.line);
+                format!("shared+{base}[{offset}{at}] lines of {line}")
+            };
+            let start = match product.start {
+                ProductStart::Sums => String::new(),
+                ProductStart::Zero => " from zero".to_owned(),
+                ProductStart::When((frag, element)) => format!(" add {frag}[{element}]"),
+            };
+            let (a, b) = (matrix(&product.a), matrix(&product.b));
+            let first = product.sums.first().copied().unwrap_or(0);
+            let (slot, n, dtype) = (product.slot, product.n, product.dtype);
+            format!("{slot}[{first} …] += wgmma.m64n{n}k16.{dtype} {a}, {b}{start}")
+        }
+        WarpgroupOp::Commit => "wgmma.commit_group".to_owned(),
+        WarpgroupOp::Wait { pending, sums } => format!("wgmma.wait_group {pending} for {sums}"),
     }
 }
 

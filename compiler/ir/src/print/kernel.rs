@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, Kernel, Op, PrefetchRange, Signal, Spread, SpreadAxis, Stmt, StmtKind,
-    TileAccess, ValueId, ViewAxis, Word,
+    Await, AxisIndex, Kernel, Op, PrefetchRange, Signal, Spread, SpreadAxis, Start, Stmt, StmtKind,
+    TileAccess, ValueId, ViewAxis, Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -109,6 +109,7 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             let slot = storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
             line!(text, depth, "settle {}{slot} but {pending}", kernel.name_of(*storage));
         }
+        StmtKind::Warpgroup(op) => line!(text, depth, "{}", warpgroup(kernel, op)),
         StmtKind::Sync => line!(text, depth, "sync"),
         StmtKind::SyncCluster => line!(text, depth, "sync cluster"),
         StmtKind::GridWait => line!(text, depth, "grid_wait"),
@@ -131,6 +132,26 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
                 block(text, kernel, else_body, depth + 1);
             }
             line!(text, depth, "}}");
+        }
+    }
+}
+
+fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
+    match op {
+        Warpgroup::Mma(mma) => {
+            let start = match mma.start {
+                Start::Sums => String::new(),
+                Start::Zero => " from zero".to_owned(),
+                Start::When(cond) => format!(" add {cond}"),
+            };
+            let (a, b) = (place(kernel, &mma.a), place(kernel, &mma.b));
+            let (n, dtype) = (mma.atom.n, mma.atom.dtype);
+            let sums = slot_name(kernel, mma.var, mma.slot);
+            format!("wgmma.m64n{n}k16.{dtype} {a}, {b} -> {sums}{start}")
+        }
+        Warpgroup::Commit => "commit".to_owned(),
+        Warpgroup::Settle { var, slot, pending } => {
+            format!("settle {} but {pending}", slot_name(kernel, *var, *slot))
         }
     }
 }

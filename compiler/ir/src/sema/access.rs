@@ -74,9 +74,11 @@ impl<'a> Lower<'a> {
                 Ok((buffer, reference, defined))
             }
             Entity::Refused => Err(Refused),
-            Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) | Entity::Frag(_) => {
-                Err(self.error(value_as_buffer(&name.text, e.span, defined)))
-            }
+            Entity::Const(_)
+            | Entity::Tile(_)
+            | Entity::Range(_)
+            | Entity::Frag(_)
+            | Entity::Atom(_) => Err(self.error(value_as_buffer(&name.text, e.span, defined))),
         }
     }
 
@@ -191,6 +193,7 @@ impl<'a> Lower<'a> {
                                 | Entity::Tile(_)
                                 | Entity::Frag(_)
                                 | Entity::Buffer(_)
+                                | Entity::Atom(_)
                                 | Entity::Refused => None,
                             }
                         }),

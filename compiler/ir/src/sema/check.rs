@@ -66,6 +66,8 @@ enum Known {
     Smem {
         ringed: bool,
     },
+    /// What `mma … via` names.
+    Atom,
     /// A shape pack `..S`.
     Pack,
     /// Its declaration has been refused, so its uses are no news.

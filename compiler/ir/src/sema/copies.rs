@@ -90,6 +90,9 @@ impl<'a> Lower<'a> {
 
     /// `settle s@t;`
     pub(super) fn settle(&mut self, settle: &'a Settle, span: Span) -> Outcome<()> {
+        if let Some(but) = &settle.but {
+            return Err(self.not_built(but.span, "`settle … but n` of a copy"));
+        }
         if let ExprKind::Index(..) = settle.value.kind {
             return Err(self.error(
                 Diagnostic::error(Code::E0222, "`settle` of a slice")

@@ -8,7 +8,7 @@ use kernel_abi::DType;
 
 use super::constants::{Const, ConstValue};
 use super::lower::{Lower, Shared};
-use super::mistakes::{buffer_as_value, ring_without_slot, slot_without_ring};
+use super::mistakes::{atom_as_value, buffer_as_value, ring_without_slot, slot_without_ring};
 use super::not_built;
 use super::operands::{Operand, Tile};
 use super::report::{Outcome, Refused};
@@ -181,6 +181,7 @@ impl<'a> Lower<'a> {
                     .label(span, "ranges stand in index lists")
                     .secondary(defined, "defined here"),
             )),
+            Entity::Atom(_) => Err(self.error(atom_as_value(&name.text, span, defined))),
             Entity::Refused => Err(Refused),
         }
     }
@@ -198,7 +199,7 @@ impl<'a> Lower<'a> {
                     self.read(&frag, slot, path.span)?
                 }
                 Entity::Refused => return Err(Refused),
-                Entity::Const(_) | Entity::Buffer(_) | Entity::Range(_) => {
+                Entity::Const(_) | Entity::Buffer(_) | Entity::Range(_) | Entity::Atom(_) => {
                     return Err(self.not_built(path.span, "parts of a value"));
                 }
             };

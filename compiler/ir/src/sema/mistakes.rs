@@ -14,6 +14,13 @@ pub(super) fn buffer_as_value(name: &str, at: Span, defined: Span) -> Diagnostic
         .help(format!("write `load {name}`"))
 }
 
+/// The finding for an atom in the place of a value.
+pub(super) fn atom_as_value(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0206, format!("`{name}` is an atom, not a value"))
+        .label(at, "an atom stands after `via` in `mma`")
+        .secondary(defined, "defined here")
+}
+
 /// The finding for a slice of a buffer in the place of a value.
 pub(super) fn buffer_slice_as_value(at: Span) -> Diagnostic {
     Diagnostic::error(Code::E0221, "a slice of a buffer is no value")

@@ -196,7 +196,7 @@ impl<'a> Lower<'a> {
                     .secondary(defined, "declared here")
                     .help(format!("write `store value -> {text};`")),
             )),
-            Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) => {
+            Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) | Entity::Atom(_) => {
                 Err(self.error(not_assignable(&text, target.span, defined)))
             }
         }

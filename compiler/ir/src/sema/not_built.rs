@@ -7,6 +7,8 @@ use kernel_dsl::ast::{
 };
 use kernel_dsl::source::Span;
 
+use super::warpgroup::is_wgmma;
+
 /// The part of a value that holds the scales of its elements: `w.scale`.
 pub(super) const SCALE: &str = "scale";
 
@@ -27,14 +29,16 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         },
         StmtKind::Pipeline(_) => Some((whole, "pipelines")),
         StmtKind::Barrier(_) => Some((whole, "barriers")),
-        StmtKind::Atom(_) => Some((whole, "tensor-core atoms")),
-        StmtKind::Mma(_) => Some((whole, "`mma`")),
+        StmtKind::Atom(atom) => {
+            (!is_wgmma(&atom.value)).then_some((atom.value.span, "atoms but for `wgmma`"))
+        }
         StmtKind::Role(role) => Some((role.header_span, "roles")),
         StmtKind::Open(_) => Some((whole, "`open`")),
         StmtKind::Wait(_) => Some((whole, "`wait`")),
         StmtKind::Release(_) => Some((whole, "`release`")),
-        StmtKind::Commit(_) => Some((whole, "`commit`")),
-        StmtKind::Settle(settle) => settle.but.as_ref().map(|but| (but.span, "`settle … but n`")),
+        StmtKind::Commit(barrier) => {
+            barrier.as_ref().map(|barrier| (barrier.span, "`commit` to a barrier"))
+        }
         StmtKind::Publish(_) => Some((whole, "`publish`")),
         StmtKind::Sync(target) => match target {
             SyncTarget::All => None,
@@ -48,7 +52,9 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             ForOver::Range(..) => None,
             ForOver::Tickets(..) => Some((looped.header_span, "work lists by `tickets`")),
         },
-        StmtKind::If(_)
+        StmtKind::Mma(_)
+        | StmtKind::Settle(_)
+        | StmtKind::If(_)
         | StmtKind::Advance(_)
         | StmtKind::Signal(_)
         | StmtKind::Await(_)

@@ -157,6 +157,7 @@ impl<'a> Lower<'a> {
                 | Entity::Tile(_)
                 | Entity::Frag(_)
                 | Entity::Buffer(_)
+                | Entity::Atom(_)
                 | Entity::Refused => None,
             },
             _ => None,

@@ -287,6 +287,7 @@ impl<'a> Lower<'a> {
             | Entity::Const(_)
             | Entity::Tile(_)
             | Entity::Range(_)
+            | Entity::Atom(_)
             | Entity::Frag(_) => {
                 return Err(self.error(word_mistake("flag", &name, base.span, defined)));
             }

@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use super::constants::Const;
 use super::operands::{Operand, Tile};
-use crate::kernel::{ParamId, SmemId, VarId, ViewAxis};
+use crate::kernel::{ParamId, SmemId, VarId, ViewAxis, WgmmaAtom};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub(super) enum Entity {
     Range(RangeValue),
     Frag(Frag),
     Buffer(Buffer),
+    /// What `mma … via` names.
+    Atom(WgmmaAtom),
     /// Its definition has been refused.
     Refused,
 }

@@ -95,6 +95,10 @@ impl<'a> Lower<'a> {
             Ast::Advance(e) => self.advance(e, stmt.span),
             Ast::Signal(signal) => self.signal(signal, stmt.span),
             Ast::Await(wait) => self.wait_for(wait, stmt.span),
+            Ast::Atom(atom) => self.atom(atom),
+            Ast::Mma(mma) => self.mma(mma, stmt.span),
+            Ast::Commit(barrier) => self.commit(barrier.as_ref(), stmt.span),
+            Ast::Settle(settle) if self.names_sums(settle) => self.settle_sums(settle, stmt.span),
             Ast::Settle(settle) => self.settle(settle, stmt.span),
             Ast::Sync(SyncTarget::Cluster) => self.emit(StmtKind::SyncCluster, stmt.span),
             Ast::Sync(_) => self.emit(StmtKind::Sync, stmt.span),
@@ -105,13 +109,10 @@ impl<'a> Lower<'a> {
             Ast::Expr(e) => self.call_statement(e),
             Ast::Pipeline(_)
             | Ast::Barrier(_)
-            | Ast::Atom(_)
-            | Ast::Mma(_)
             | Ast::Role(_)
             | Ast::Open(_)
             | Ast::Wait(_)
             | Ast::Release(_)
-            | Ast::Commit(_)
             | Ast::Publish(_)
             | Ast::Trace(_)
             | Ast::Unsafe(_) => Err(Refused),

@@ -47,7 +47,11 @@ impl<'a> Lower<'a> {
                 return Err(self.no_word(e.span, wanted));
             }
             Entity::Refused => return Err(Refused),
-            Entity::Const(_) | Entity::Tile(_) | Entity::Range(_) | Entity::Frag(_) => {
+            Entity::Const(_)
+            | Entity::Tile(_)
+            | Entity::Range(_)
+            | Entity::Frag(_)
+            | Entity::Atom(_) => {
                 return Err(self.no_word(e.span, wanted));
             }
         };

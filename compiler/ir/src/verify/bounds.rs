@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
     AxisIndex, Extent, Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId,
-    Word,
+    Warpgroup, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -59,6 +59,10 @@ impl Walk<'_> {
                 self.access(source);
                 self.access(dest);
             }
+            StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
+                self.access(&mma.a);
+                self.access(&mma.b);
+            }
             StmtKind::Prefetch { what, .. } => match what {
                 PrefetchRange::Tile(access) => self.access(access),
                 PrefetchRange::Elements { param, start, end } => {
@@ -92,7 +96,8 @@ impl Walk<'_> {
                     index.iter().for_each(|index| self.within(wait.param, axis, *index, wait.span));
                 }
             }
-            StmtKind::SetVar { .. }
+            StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+            | StmtKind::SetVar { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Sync

@@ -134,6 +134,7 @@ impl<'a> Walk<'a> {
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -274,6 +275,7 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -16,7 +16,9 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, TileAccess, ValueId, defined_in};
+use crate::kernel::{
+    ClusterAxis, Kernel, Op, Stmt, StmtKind, TileAccess, ValueId, Warpgroup, defined_in,
+};
 use crate::ops::BinaryOp;
 use pair::{Access, Whose, meet};
 use varying::Varying;
@@ -130,6 +132,10 @@ impl Walk<'_> {
             }
             StmtKind::Store { access, .. } => self.touch(access, true),
             StmtKind::CopyAsync { dest, .. } => self.touch(dest, true),
+            StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
+                self.touch(&mma.a, false);
+                self.touch(&mma.b, false);
+            }
             StmtKind::SyncCluster => self.sync(stmt.span),
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
@@ -144,7 +150,8 @@ impl Walk<'_> {
                     walk.choice(*cond, then_body, else_body, varies);
                 });
             }
-            StmtKind::SetVar { .. }
+            StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+            | StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup

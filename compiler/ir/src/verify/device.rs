@@ -1,14 +1,15 @@
 //! Passes over the device level: it is well formed, and R1 and R2 hold of what `expand` made.
 
+use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, Map, Piece, Place, Vector,
-    WaitOrder,
+    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, Map, Piece, Place, ProductStart,
+    Vector, WaitOrder, WarpgroupOp,
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
-use crate::kernel::ParamId;
+use crate::kernel::{ParamId, WgmmaAtom};
 use crate::order::{Effect, join};
 
 pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
@@ -139,6 +140,7 @@ impl Structure<'_> {
                 self.element(loc, *until, 0);
                 self.vector_registers(loc, at);
             }
+            DeviceOp::Warpgroup(op) => self.warpgroup(loc, op),
             DeviceOp::AtomicInc { dst, at, .. } => {
                 self.vector_registers(loc, at);
                 if at.len != 1 || self.len(*dst) != 1 {
@@ -277,6 +279,41 @@ impl Structure<'_> {
         }
     }
 
+    fn warpgroup(&mut self, loc: LocId, op: &WarpgroupOp) {
+        if let Some(slot) = op.slot()
+            && self.kernel.slots.get(slot).is_none_or(|slot| slot.dtype != DType::F32)
+        {
+            self.fault(loc, "sums that are no slot of f32".to_owned());
+            return;
+        }
+        let WarpgroupOp::Mma(product) = op else { return };
+        let len = self.kernel.slots[product.slot].len;
+        let is_atom =
+            product.n.is_multiple_of(8) && (8..=WgmmaAtom::MAX_COLUMNS).contains(&product.n);
+        if !is_atom
+            || product.sums.len() != product.n as usize / 2
+            || product.sums.iter().any(|&register| register >= len)
+            || !self.kernel.launch.warps.is_multiple_of(WgmmaAtom::WARPS)
+        {
+            self.fault(loc, "a product of a warpgroup that is no instruction".to_owned());
+        }
+        for (matrix, rows) in [(product.a, WgmmaAtom::ROWS), (product.b, product.n)] {
+            let last = i64::from(rows - 1) * i64::from(matrix.line) + 32;
+            let end = i64::from(matrix.base) + matrix.at.constant * 2 + last;
+            let inside = matrix.at.constant >= 0
+                && (matrix.at.offset.is_some() || end <= i64::from(self.kernel.shared_bytes));
+            if !matches!(matrix.line, 32 | 64 | 128) || !inside || !product.dtype.is_float() {
+                self.fault(loc, "a matrix that does not lie in shared memory".to_owned());
+            }
+            if let Some((frag, index)) = matrix.at.offset {
+                self.element(loc, frag, index);
+            }
+        }
+        if let ProductStart::When((frag, index)) = product.start {
+            self.element(loc, frag, index);
+        }
+    }
+
     fn fault(&mut self, loc: LocId, message: String) {
         let mut diagnostic = Diagnostic::error(Code::E0810, "the device IR is malformed");
         diagnostic = match self.kernel.locs.get(loc) {
@@ -331,6 +368,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
+            | DeviceOp::Warpgroup(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
             | DeviceOp::Fence
@@ -410,6 +448,7 @@ impl Order<'_> {
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
+            | DeviceOp::Warpgroup(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
             | DeviceOp::Fence

@@ -114,6 +114,7 @@ impl Walk<'_> {
             | StmtKind::SetVar { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::SyncCluster
             | StmtKind::Assert { .. }
@@ -239,6 +240,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::CopyAsync { .. }
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
+        | StmtKind::Warpgroup(_)
         | StmtKind::Sync
         | StmtKind::Signal(_)
         | StmtKind::Await(_)

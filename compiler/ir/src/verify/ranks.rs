@@ -146,6 +146,7 @@ impl<'k> Survey<'k> {
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::SyncCluster
             | StmtKind::GridWait
             | StmtKind::GridLaunch

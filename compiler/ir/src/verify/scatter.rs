@@ -74,6 +74,7 @@ impl<'a> Walk<'a> {
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

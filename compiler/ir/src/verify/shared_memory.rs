@@ -6,9 +6,11 @@
 //! the back edges of loops, and past loops that run zero times. Two accesses are apart when their slots or
 //! their slices provably are; and one thread touches its own elements without `sync` where both accesses
 //! are spread alike. What an asynchronous copy fills is touched only after a `settle` and then a `sync`.
+//! What a product of a warpgroup reads is written, and its sums are used, only after a `settle` of its group.
 
 mod groups;
 mod overlap;
+mod products;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +20,9 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::distribution::Distribution;
-use crate::kernel::{Kernel, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, defined_in};
+use crate::kernel::{
+    Kernel, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, defined_in,
+};
 use crate::smem_plan::over_budget;
 use groups::Numbers;
 pub(crate) use groups::derive;
@@ -40,6 +44,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut walk = Walk::new(kernel, sink, None);
     walk.block(&kernel.body);
     walk.report_idle();
+    walk.report_products();
 }
 
 /// The groups that each `settle` may leave in flight.
@@ -61,6 +66,8 @@ struct Walk<'a> {
     reported: BTreeSet<(Span, Span)>,
     /// Each `settle`, and whether some round has found a copy for it.
     settles: BTreeMap<(Span, SmemId), bool>,
+    /// Each `settle` of products, and whether some round has found one for it.
+    sums_settled: BTreeMap<(Span, VarId), bool>,
     /// Where the numbers of `settle` are found rather than checked.
     numbers: Option<Numbers>,
     /// Loops around the place.
@@ -80,6 +87,7 @@ impl<'a> Walk<'a> {
             state: State::default(),
             reported: BTreeSet::new(),
             settles: BTreeMap::new(),
+            sums_settled: BTreeMap::new(),
             numbers,
             loops: Vec::new(),
             visits: MAX_VISITS,
@@ -115,8 +123,15 @@ impl<'a> Walk<'a> {
                     let spread = &self.kernel.values[result].distribution;
                     self.touch(access, Kind::Read, Some(spread));
                 }
+                if let Op::ReadVar { var, slot } = op {
+                    self.use_sums(stmt.span, *var, *slot, "read");
+                }
                 self.known.define(results, op, &self.facts);
             }
+            StmtKind::SetVar { var, slot, .. } => {
+                self.use_sums(stmt.span, *var, *slot, "assigned");
+            }
+            StmtKind::Warpgroup(op) => self.warpgroup(stmt, op),
             StmtKind::Store { value, access, .. } => {
                 let spread = &self.kernel.values[*value].distribution;
                 self.touch(access, Kind::Write, Some(spread));
@@ -128,7 +143,8 @@ impl<'a> Walk<'a> {
             StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
             StmtKind::Sync | StmtKind::SyncCluster | StmtKind::Await(_) => self.state.sync(),
             StmtKind::For { var, start, end, step, body } => {
-                if state::touches(body) {
+                let in_flight = !self.state.products.is_empty() && products::uses_vars(body);
+                if in_flight || state::touches(body) {
                     self.loops.push(stmt.span);
                     self.rounds(*var, *start, *end, *step, body);
                     self.loops.pop();
@@ -148,8 +164,7 @@ impl<'a> Walk<'a> {
                     }
                 }
             }
-            StmtKind::SetVar { .. }
-            | StmtKind::Prefetch { .. }
+            StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::Signal(_)
             | StmtKind::GridWait
@@ -232,16 +247,22 @@ impl<'a> Walk<'a> {
         let Some((tile, slot)) = access.storage.tile() else { return };
         let known = &self.known;
         let touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
+        self.meet(&touch);
+        self.state.add(touch);
+    }
+
+    /// Reports what an access may not meet.
+    fn meet(&mut self, touch: &Touch) {
         let judge = self.judge();
-        let clash = self.state.touches.iter().find(|earlier| judge.clash(earlier, &touch)).cloned();
-        let copy = self.state.copies.iter().find(|copy| judge.may_overlap(copy, &touch)).cloned();
+        let clash = self.state.touches.iter().find(|earlier| judge.clash(earlier, touch)).cloned();
+        let copy = self.state.copies.iter().find(|copy| judge.may_overlap(copy, touch)).cloned();
         if let Some(earlier) = clash {
-            self.report(&earlier, &touch);
+            self.report(&earlier, touch);
         }
         if let Some(copy) = copy {
-            self.report_copy(&copy, &touch);
+            self.report_copy(&copy, touch);
         }
-        self.state.add(touch);
+        self.meet_products(touch);
     }
 
     fn settle(&mut self, stmt: &Stmt, storage: Storage, pending: u32) {

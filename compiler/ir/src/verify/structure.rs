@@ -9,8 +9,8 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, ParamId, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess, ValueId,
-    Word,
+    AxisIndex, Kernel, Op, ParamId, PrefetchRange, SlicePart, Start, Stmt, StmtKind, TileAccess,
+    ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -111,7 +111,14 @@ impl Walk<'_> {
                 let slot: Vec<ValueId> = storage.slot().into_iter().collect();
                 self.uses(span, &slot);
             }
-            StmtKind::EmptyGroup
+            StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.product(span, mma),
+            StmtKind::Warpgroup(Warpgroup::Settle { var, slot, .. }) => {
+                if *slot >= self.kernel.vars[*var].slots {
+                    self.fault(span, "a settle of a slot that is not there".to_owned());
+                }
+            }
+            StmtKind::Warpgroup(Warpgroup::Commit)
+            | StmtKind::EmptyGroup
             | StmtKind::Sync
             | StmtKind::SyncCluster
             | StmtKind::GridWait
@@ -136,6 +143,29 @@ impl Walk<'_> {
                 self.block(then_body);
                 self.block(else_body);
             }
+        }
+    }
+
+    fn product(&mut self, span: Span, mma: &WarpgroupMma) {
+        let shapes = [&mma.a, &mma.b].map(|access| access_shape(self.kernel, access));
+        let var = &self.kernel.vars[mma.var];
+        let dtypes = [&mma.a, &mma.b].map(|access| self.kernel.dtype_of(access.storage));
+        let fits = match (shapes[0].as_slice(), shapes[1].as_slice(), var.shape.as_slice()) {
+            ([m, k], [n, depth], [rows, columns]) => {
+                k == depth && (m, n) == (rows, columns) && k.is_multiple_of(WgmmaAtom::DEPTH)
+            }
+            (_, _, _) => false,
+        };
+        let types = var.dtype == DType::F32 && dtypes == [mma.atom.dtype; 2];
+        if !fits || !types || mma.slot >= var.slots {
+            self.fault(span, "a product whose operands do not agree".to_owned());
+        }
+        for (access, shape) in [&mma.a, &mma.b].into_iter().zip(&shapes) {
+            self.access(access, shape);
+        }
+        if let Start::When(cond) = mma.start {
+            self.uses(span, &[cond]);
+            self.scalar_bool(span, cond);
         }
     }
 

@@ -70,6 +70,7 @@ impl Survey<'_> {
                 | StmtKind::Advance { .. }
                 | StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
+                | StmtKind::Warpgroup(_)
                 | StmtKind::Sync
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)
@@ -172,6 +173,7 @@ impl Epoch<'_> {
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -59,13 +59,14 @@ fn seats(distribution: &Distribution) -> Vec<Vec<(u32, Seat)>> {
         let mut digits = vec![
             (axis.vec, Seat::Register(vec)),
             (axis.lanes.extent, Seat::Lane(axis.lanes.stride)),
+            (axis.inner, Seat::Register(rest)),
             (axis.warps.extent, Seat::Warp(axis.warps.stride)),
-            (axis.rest, Seat::Register(rest)),
+            (axis.rest, Seat::Register(rest * axis.inner)),
         ];
         digits.retain(|(extent, _)| *extent > 1);
         found.push(digits);
         vec *= axis.vec;
-        rest *= axis.rest;
+        rest *= axis.slow();
     }
     found.reverse();
     found
@@ -321,7 +322,7 @@ mod tests {
 
     fn axis(vec: u32, lanes: (u32, u32), rest: u32) -> AxisMap {
         let lanes = Digit { extent: lanes.0, stride: lanes.1 };
-        AxisMap { vec, lanes, warps: Digit::NONE, rest }
+        AxisMap { vec, lanes, inner: 1, warps: Digit::NONE, rest }
     }
 
     #[test]

@@ -250,6 +250,7 @@ impl<'a> Machine<'a> {
             | DeviceOp::ClusterBarrier
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. } => panic!("there is one CTA"),
+            DeviceOp::Warpgroup(_) => panic!("no sample has products of a warpgroup"),
             DeviceOp::Assert { cond, message } => {
                 assert_eq!(self.uniform(*cond), Word::Int(1), "{message}");
             }

@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use super::{CallEdge, Checker, Known, Use};
 use crate::sema::builtins::{self, Builtin};
 use crate::sema::mistakes::{
-    buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only,
+    atom_as_value, buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only,
     ring_without_slot, slot_without_ring, two_ctas, value_as_buffer,
 };
 use crate::sema::not_built;
@@ -163,6 +163,10 @@ impl<'a> Checker<'a, '_> {
         }
         self.ring(reference, known, defined);
         match (known, used) {
+            (Known::Atom, Use::Any) => {}
+            (Known::Atom, Use::Value | Use::Buffer) => {
+                self.report.error(atom_as_value(&name.text, span, defined));
+            }
             (Known::Pack, _) => {
                 self.misplaced(span, "a shape is no value", "it stands in types as `..S`")
             }
@@ -268,6 +272,8 @@ impl<'a> Checker<'a, '_> {
             (Some(Known::Value | Known::Frag { .. }), Use::Value) => {
                 self.indices(indices);
             }
+            // It has been reported, or is used in a place that has.
+            (Some(Known::Atom), Use::Value | Use::Buffer) => self.indices(indices),
             (Some(Known::Const | Known::Pack), Use::Value) => {
                 self.misplaced(
                     e.span,
@@ -357,6 +363,7 @@ impl<'a> Checker<'a, '_> {
                 | Known::Value
                 | Known::Frag { .. }
                 | Known::Pack
+                | Known::Atom
                 | Known::Refused,
             )
             | None => return,

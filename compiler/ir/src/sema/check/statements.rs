@@ -1,14 +1,14 @@
 //! Statements without bindings.
 
 use kernel_dsl::ast::{
-    ArchPattern, Assign, Block, Else, Expr, ExprKind, For, ForOver, If, Index, IndexKind, Let,
-    Move, MoveKind, Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
+    ArchPattern, Assign, Atom, Block, Else, Expr, ExprKind, For, ForOver, If, Index, IndexKind,
+    Let, Mma, Move, MoveKind, Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::{Checker, Known, Use};
 use crate::sema::mistakes::{copy_dest, not_assignable, printf_mistake, settle_of, smem_assigned};
-use crate::sema::{not_built, smem};
+use crate::sema::{not_built, smem, warpgroup};
 
 impl<'a> Checker<'a, '_> {
     pub(super) fn block(&mut self, block: &'a Block) {
@@ -65,6 +65,10 @@ impl<'a> Checker<'a, '_> {
                 self.value(&wait.until);
             }
             StmtKind::Settle(settle) => self.settled(settle),
+            StmtKind::Atom(atom) => self.atom(atom),
+            StmtKind::Mma(mma) => self.product(mma),
+            // What it may not name is not built.
+            StmtKind::Commit(_) => {}
             StmtKind::Sync(_) | StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert(condition, _) => self.value(condition),
             StmtKind::Printf(text, args) => {
@@ -76,13 +80,10 @@ impl<'a> Checker<'a, '_> {
             StmtKind::Expr(e) => self.call_statement(e),
             StmtKind::Pipeline(_)
             | StmtKind::Barrier(_)
-            | StmtKind::Atom(_)
-            | StmtKind::Mma(_)
             | StmtKind::Role(_)
             | StmtKind::Open(_)
             | StmtKind::Wait(_)
             | StmtKind::Release(_)
-            | StmtKind::Commit(_)
             | StmtKind::Publish(_)
             | StmtKind::Trace(_)
             | StmtKind::Unsafe(_) => {}
@@ -126,7 +127,9 @@ impl<'a> Checker<'a, '_> {
         view.sizes.iter().for_each(|(_, size)| self.value(size));
         let known = match known {
             Known::Buffer { .. } | Known::Smem { .. } | Known::Refused => known,
-            Known::Const | Known::Value | Known::Frag { .. } | Known::Pack => Known::Refused,
+            Known::Const | Known::Value | Known::Frag { .. } | Known::Pack | Known::Atom => {
+                Known::Refused
+            }
         };
         self.declare(&view.name, known);
     }
@@ -250,8 +253,75 @@ impl<'a> Checker<'a, '_> {
 
     /// What `settle` waits for.
     fn settled(&mut self, settle: &'a Settle) {
+        settle.but.iter().for_each(|but| self.value(but));
+        if let ExprKind::Ref(reference) = &settle.value.kind
+            && let Some(name) = reference.path.single()
+            && let Some((Known::Frag { .. }, _)) = self.lookup(&name.text)
+        {
+            self.used(&settle.value, Use::Value);
+            return;
+        }
+        if let Some(but) = &settle.but {
+            self.report.not_built(but.span, "`settle … but n` of a copy");
+        }
         if let Some(Known::Buffer { .. }) = self.buffer(&settle.value) {
             self.report.error(settle_of(settle.value.span));
+        }
+    }
+
+    /// `atom NAME = wgmma(m = 64, …);`
+    fn atom(&mut self, atom: &'a Atom) {
+        match warpgroup::entries(&atom.value) {
+            Ok([m, n, k, a, b, d]) => {
+                [m, n, k].into_iter().for_each(|e| self.value(e));
+                for e in [a, b, d] {
+                    match &e.kind {
+                        ExprKind::Ref(reference) => match reference.path.single() {
+                            Some(name) => self.register_dtype(name),
+                            None => self.value(e),
+                        },
+                        _ => self.value(e),
+                    }
+                }
+            }
+            Err(wrong) => {
+                self.report.error(wrong);
+            }
+        }
+        self.declare(&atom.name, Known::Atom);
+    }
+
+    /// `mma a * (b)^T -> acc via ATOM add cond;`
+    fn product(&mut self, mma: &'a Mma) {
+        self.buffer(&mma.a);
+        match &mma.b.kind {
+            ExprKind::Transpose(b) => {
+                self.buffer(b);
+            }
+            _ => {
+                self.report.not_built(mma.b.span, "a right operand without `^T`");
+            }
+        }
+        self.assignable(&mma.acc);
+        mma.add.iter().for_each(|add| self.value(add));
+        let Some(name) = mma.via.single() else {
+            self.unknown(&mma.via.text(), mma.via.span, &[]);
+            return;
+        };
+        match self.lookup(&name.text) {
+            Some((Known::Atom | Known::Refused, _)) => {}
+            Some((
+                Known::Const
+                | Known::Value
+                | Known::Frag { .. }
+                | Known::Buffer { .. }
+                | Known::Smem { .. }
+                | Known::Pack,
+                defined,
+            )) => {
+                self.report.error(warpgroup::not_an_atom(&name.text, name.span, defined));
+            }
+            None => self.unknown(&name.text, name.span, &[]),
         }
     }
 
@@ -301,7 +371,7 @@ impl<'a> Checker<'a, '_> {
             Some((Known::Smem { .. }, span)) => {
                 self.report.error(smem_assigned(&name.text, target.span, span));
             }
-            Some((Known::Const | Known::Value | Known::Pack, span)) => {
+            Some((Known::Const | Known::Value | Known::Pack | Known::Atom, span)) => {
                 self.report.error(not_assignable(&name.text, target.span, span));
             }
             Some((Known::Frag { .. } | Known::Refused, _)) | None => {

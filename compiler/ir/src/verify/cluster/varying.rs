@@ -6,7 +6,9 @@ use kernel_abi::Access;
 
 use super::super::scalars::Symbol;
 use crate::expand::each_use;
-use crate::kernel::{ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, ValueId, VarId, defined_in};
+use crate::kernel::{
+    ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, ValueId, VarId, Warpgroup, defined_in,
+};
 
 /// The values in which CTAs of a cluster may differ.
 pub(super) struct Varying {
@@ -112,6 +114,8 @@ impl Varying {
                         grew |= self.vars.insert(*var);
                     }
                 }
+                // What shared memory holds may differ.
+                StmtKind::Warpgroup(Warpgroup::Mma(mma)) => grew |= self.vars.insert(mma.var),
                 StmtKind::For { var, start, end, .. } => {
                     if self.has(*start) || self.has(*end) {
                         inner = true;
@@ -119,7 +123,8 @@ impl Varying {
                     }
                 }
                 StmtKind::If { cond, .. } => inner |= self.has(*cond),
-                StmtKind::Store { .. }
+                StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+                | StmtKind::Store { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }
                 | StmtKind::CopyAsync { .. }

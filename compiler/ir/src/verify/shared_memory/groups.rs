@@ -47,6 +47,7 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::Settle { .. }
+            | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kernel_dsl::source::Span;
 
 use super::super::scalars::{Form, Symbol};
+use super::products::Products;
 use crate::distribution::Distribution;
 use crate::kernel::{
     AxisIndex, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, ViewAxis,
@@ -105,7 +106,13 @@ impl Touch {
     }
 
     /// Says in the words of the next round what was said in those of this one.
-    fn next_round(&mut self, var: ValueId, step: u32, most: u32, own: &BTreeSet<ValueId>) {
+    pub(super) fn next_round(
+        &mut self,
+        var: ValueId,
+        step: u32,
+        most: u32,
+        own: &BTreeSet<ValueId>,
+    ) {
         let at = self.crossed.iter().position(|(known, _)| *known == var);
         let age = at.map_or(0, |at| self.crossed[at].1);
         let old = age >= most;
@@ -151,13 +158,17 @@ pub(super) struct State {
     pub(super) touches: Vec<Touch>,
     /// Copies that some path has not settled, or not met in `sync` since.
     pub(super) copies: Vec<Touch>,
+    /// Products of a warpgroup under way.
+    pub(super) products: Products,
 }
 
 impl PartialEq for State {
     /// The order does not matter.
     fn eq(&self, other: &State) -> bool {
         let same = |a: &[Touch], b: &[Touch]| a.len() == b.len() && a.iter().all(|t| b.contains(t));
-        same(&self.touches, &other.touches) && same(&self.copies, &other.copies)
+        same(&self.touches, &other.touches)
+            && same(&self.copies, &other.copies)
+            && self.products == other.products
     }
 }
 
@@ -210,6 +221,7 @@ impl State {
         for copy in other.copies {
             self.add_copy(copy);
         }
+        self.products.join(other.products);
     }
 
     /// A back edge. `own` are the values that the body of the loop defines.
@@ -230,6 +242,7 @@ impl State {
             copy.next_round(var, step, most, own);
             self.add_copy(copy);
         }
+        self.products.next_round(var, step, most, own);
     }
 }
 
@@ -242,6 +255,7 @@ pub(super) fn touches(stmts: &[Stmt]) -> bool {
         StmtKind::CopyAsync { .. }
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
+        | StmtKind::Warpgroup(_)
         | StmtKind::Sync
         | StmtKind::Await(_)
         | StmtKind::SyncCluster => true,

@@ -1,0 +1,189 @@
+//! Products of a warpgroup: they read their operands when a wait says that they are complete, and not before.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use kernel_abi::numeric;
+use kernel_ir::device::{
+    LocId, Matrix, ProductStart, SlotId, Vector, WarpgroupOp, WarpgroupProduct,
+};
+use kernel_ir::distribution::LANES;
+use kernel_ir::kernel::WgmmaAtom;
+use kernel_ir::ops::{Elements, mma, wgmma};
+
+use super::Machine;
+use super::registers::{Registers, some_if_any};
+use crate::error::{EmuError, ErrorKind};
+
+/// Elements of a row that one instruction reads, in bytes.
+const ROW_BYTES: usize = 32;
+
+/// An instruction of one warpgroup under way.
+struct Product<'k> {
+    product: &'k WarpgroupProduct,
+    /// First thread of the warpgroup.
+    thread: usize,
+    from_zero: bool,
+    /// First byte of each operand.
+    starts: [i64; 2],
+    /// What it would have read when it started.
+    seen: [Vec<u8>; 2],
+    loc: LocId,
+}
+
+/// The products of all warpgroups.
+#[derive(Default)]
+pub(super) struct Products<'k> {
+    open: Vec<Product<'k>>,
+    /// Closed groups, oldest first.
+    groups: VecDeque<Vec<Product<'k>>>,
+    /// Fences that threads have passed which order what they wrote ahead of products.
+    pub(super) fences: u32,
+}
+
+impl<'k> Machine<'k> {
+    pub(super) fn warpgroup(&mut self, op: &'k WarpgroupOp, loc: LocId) -> Result<(), EmuError> {
+        self.uniform_only("a product of a warpgroup", loc)?;
+        match op {
+            WarpgroupOp::ProxyFence => self.products.fences += 1,
+            WarpgroupOp::Fence { .. } => {}
+            WarpgroupOp::Mma(product) => self.begin_product(product, loc)?,
+            WarpgroupOp::Commit => {
+                let group = std::mem::take(&mut self.products.open);
+                self.products.groups.push_back(group);
+            }
+            WarpgroupOp::Wait { pending, .. } => {
+                while self.products.groups.len() > *pending as usize {
+                    for product in self.products.groups.pop_front().into_iter().flatten() {
+                        self.complete(&product, loc)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An error where a product may still add to the slot.
+    pub(super) fn check_sums(&self, slot: SlotId, loc: LocId) -> Result<(), EmuError> {
+        let mut all = self.products.groups.iter().flatten().chain(&self.products.open);
+        let Some(found) = all.find(|p| p.product.slot == slot) else { return Ok(()) };
+        let name = &self.kernel.slots[slot].name;
+        let message = format!("use of `{name}` while a product may still add to it");
+        Err(EmuError::new(ErrorKind::Poison, self.span(loc), message)
+            .other(self.span(found.loc), "the product"))
+    }
+
+    fn begin_product(&mut self, product: &'k WarpgroupProduct, loc: LocId) -> Result<(), EmuError> {
+        let size = (WgmmaAtom::WARPS * LANES) as usize;
+        for thread in (0..self.threads).step_by(size) {
+            let [a, b] = [&product.a, &product.b];
+            let starts = [self.matrix_start(a, thread, loc)?, self.matrix_start(b, thread, loc)?];
+            for other in thread..thread + size {
+                let own = [self.matrix_start(a, other, loc)?, self.matrix_start(b, other, loc)?];
+                if own != starts {
+                    return Err(self.parted("a matrix of a warpgroup", loc).thread(other));
+                }
+            }
+            let from_zero = match product.start {
+                ProductStart::Sums => false,
+                ProductStart::Zero => true,
+                ProductStart::When((frag, element)) => self.code(frag, element, thread, loc)? == 0,
+            };
+            let seen = [
+                self.matrix(a, WgmmaAtom::ROWS, starts[0], thread, loc)?,
+                self.matrix(b, product.n, starts[1], thread, loc)?,
+            ];
+            self.products.open.push(Product { product, thread, from_zero, starts, seen, loc });
+        }
+        Ok(())
+    }
+
+    /// The first byte of a matrix from the start of its tile.
+    fn matrix_start(&self, matrix: &Matrix, thread: usize, loc: LocId) -> Result<i64, EmuError> {
+        let (offset, constant) = (matrix.at.offset, matrix.at.constant);
+        let at = Vector { first: 0, len: 1, offset, constant, predicate: None };
+        Ok(self.start(&at, thread, loc)? * 2)
+    }
+
+    /// The bytes of a matrix, row by row.
+    fn matrix(
+        &mut self,
+        matrix: &Matrix,
+        rows: u32,
+        start: i64,
+        thread: usize,
+        loc: LocId,
+    ) -> Result<Vec<u8>, EmuError> {
+        let by = self.by(thread, self.span(loc));
+        let mut bytes = vec![0; rows as usize * ROW_BYTES];
+        for (row, line) in bytes.chunks_mut(ROW_BYTES).enumerate() {
+            for (piece, out) in line.chunks_mut(16).enumerate() {
+                let at = start + row as i64 * i64::from(matrix.line) + piece as i64 * 16;
+                let at = wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
+                let at = i64::from(matrix.base).saturating_add_unsigned(at);
+                self.member.own().read_for_product(at, out, by)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn complete(&mut self, under_way: &Product<'k>, loc: LocId) -> Result<(), EmuError> {
+        let Product { product, thread, from_zero, starts, seen, loc: begun } = under_way;
+        let operands = [
+            self.matrix(&product.a, WgmmaAtom::ROWS, starts[0], *thread, loc)?,
+            self.matrix(&product.b, product.n, starts[1], *thread, loc)?,
+        ];
+        if operands != *seen {
+            let message = "shared memory is written while a product may still read it";
+            return Err(EmuError::new(ErrorKind::SharedRace, self.span(*begun), message)
+                .other(self.span(loc), "the product is complete here"));
+        }
+        let [a, b] = operands.map(|bytes| {
+            let count = bytes.len() / 2;
+            let codes = (0..count).map(|i| {
+                numeric::read_element(product.dtype, &bytes, i).expect("the element lies inside")
+            });
+            mma::floats(&Elements::from_codes(product.dtype, codes))
+        });
+        let (columns, depth) = (product.n as usize, WgmmaAtom::DEPTH as usize);
+        let len = self.kernel.slots[product.slot].len as usize * self.threads;
+        let (mut values, mut undefined) = match &self.slots[product.slot] {
+            Some(old) => {
+                let gaps = old.undefined.as_ref();
+                (old.elements.to_f32(), gaps.map_or_else(|| vec![false; len], |u| u.to_vec()))
+            }
+            None => (vec![0.0; len], vec![true; len]),
+        };
+        // The register of each sum: lane 4 g + t of a warp has rows g and g + 8 of its 16.
+        let place = |row: usize, column: usize| {
+            let (warp, half, g) = (row / 16, row / 8 % 2, row % 8);
+            let (block, t, v) = (column / 8, column % 8 / 2, column % 2);
+            let lane = thread + warp * LANES as usize + 4 * g + t;
+            product.sums[block * 4 + half * 2 + v] as usize * self.threads + lane
+        };
+        let rows = WgmmaAtom::ROWS as usize;
+        let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        let places: Vec<usize> = places.map(|(row, column)| place(row, column)).collect();
+        if *from_zero {
+            for &at in &places {
+                (values[at], undefined[at]) = (0.0, false);
+            }
+        }
+        if let Some(gap) = places.iter().find(|&&at| undefined[at]) {
+            let name = &self.kernel.slots[product.slot].name;
+            let message = format!("a product adds to `{name}`, which nothing has assigned");
+            let error = EmuError::new(ErrorKind::Poison, self.span(*begun), message);
+            return Err(error.thread(gap % self.threads));
+        }
+        let mut sums: Vec<f32> = places.iter().map(|&at| values[at]).collect();
+        wgmma::multiply(&mut sums, columns, &a, &b, depth);
+        for (&at, sum) in places.iter().zip(sums) {
+            values[at] = sum;
+        }
+        self.flops += (2 * rows * columns * depth) as u64;
+        let elements = Elements::from_f32(&values);
+        let registers = Registers { elements, undefined: some_if_any(undefined) };
+        self.slots[product.slot] = Some(Rc::new(registers));
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Products of a warpgroup at device level: instructions that run on their own, and what waits for them.
+
+use kernel_abi::DType;
+use serde::{Deserialize, Serialize};
+
+use super::{Address, FragId, SlotId};
+
+/// What a warpgroup does with its tensor core.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum WarpgroupOp {
+    /// Orders what the thread stored to shared memory before it ahead of what the tensor core reads after it.
+    ProxyFence,
+    /// Hands the registers of a slot over to the products that follow.
+    Fence {
+        /// The sums of those products.
+        sums: SlotId,
+    },
+    /// Starts a product.
+    Mma(Box<WarpgroupProduct>),
+    /// Closes the group of the products since the last one.
+    Commit,
+    /// Waits until at most `pending` groups are in flight.
+    Wait {
+        /// How many may be.
+        pending: u32,
+        /// The sums that are used next.
+        sums: SlotId,
+    },
+}
+
+impl WarpgroupOp {
+    /// Calls `see` with every fragment that the operation reads.
+    pub fn each_read(&self, mut see: impl FnMut(FragId)) {
+        match self {
+            WarpgroupOp::Mma(product) => {
+                let addresses = [product.a.at.offset, product.b.at.offset];
+                addresses.iter().flatten().for_each(|(frag, _)| see(*frag));
+                if let ProductStart::When((frag, _)) = product.start {
+                    see(frag);
+                }
+            }
+            WarpgroupOp::ProxyFence
+            | WarpgroupOp::Fence { .. }
+            | WarpgroupOp::Commit
+            | WarpgroupOp::Wait { .. } => {}
+        }
+    }
+
+    /// The slot with the sums, if the operation has some.
+    pub fn slot(&self) -> Option<SlotId> {
+        match self {
+            WarpgroupOp::Mma(product) => Some(product.slot),
+            WarpgroupOp::Fence { sums } | WarpgroupOp::Wait { sums, .. } => Some(*sums),
+            WarpgroupOp::ProxyFence | WarpgroupOp::Commit => None,
+        }
+    }
+
+    /// The same, to be renamed.
+    pub fn slot_mut(&mut self) -> Option<&mut SlotId> {
+        match self {
+            WarpgroupOp::Mma(product) => Some(&mut product.slot),
+            WarpgroupOp::Fence { sums } | WarpgroupOp::Wait { sums, .. } => Some(sums),
+            WarpgroupOp::ProxyFence | WarpgroupOp::Commit => None,
+        }
+    }
+}
+
+/// One instruction: 64 rows by `n` columns of sums gain 16 products each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarpgroupProduct {
+    /// The slot with the sums, f32.
+    pub slot: SlotId,
+    /// Registers of the slot in the order of the instruction, `n / 2`: blocks of 8 columns, in each the rows g and
+    /// g + 8 of the warp's 16, in each columns 2t and 2t + 1, for lane `4 g + t`.
+    pub sums: Vec<u32>,
+    /// Columns of the sums.
+    pub n: u32,
+    /// Type of both operands.
+    pub dtype: DType,
+    /// Left operand: 64 rows.
+    pub a: Matrix,
+    /// Right operand: `n` rows, one a column of the sums.
+    pub b: Matrix,
+    /// Where the sums start from.
+    pub start: ProductStart,
+}
+
+/// Where the sums of an instruction start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProductStart {
+    /// What they were.
+    Sums,
+    /// Zero.
+    Zero,
+    /// What they were where a register (bool, the same in all threads) holds, else zero.
+    When((FragId, u32)),
+}
+
+/// A matrix of 16 columns in shared memory. Each row lies in a line of its own, `line` bytes after the one before;
+/// pieces of 16 bytes are permuted as in a tile with a swizzle of that line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// First byte of the tile in shared memory.
+    pub base: u32,
+    /// First element from there, before the swizzle; the same in all threads of a warpgroup.
+    pub at: Address,
+    /// Bytes of a line: 32, 64 or 128.
+    pub line: u32,
+}

@@ -1,0 +1,195 @@
+//! Products of a warpgroup: which instructions they are, and the fences in front of them.
+//!
+//! Each warpgroup has whole atoms of the sums. An atom of a product is one instruction for 16 positions of k, in
+//! ascending order. Before a barrier after which products may read what threads have written, each thread orders
+//! its own writes ahead of reads by the tensor core, which go another way than those of threads.
+
+use kernel_dsl::diag::{Code, Diagnostic};
+use rustc_hash::FxHashSet;
+
+use super::Expander;
+use super::linear::Linear;
+use super::memory::too_far;
+use crate::device::{Address, DeviceOp, Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
+use crate::distribution::{AxisMap, Digit};
+use crate::infer::tile_axes;
+use crate::kernel::{
+    AxisIndex, Kernel, SmemId, Start, Stmt, StmtKind, TileAccess, Warpgroup, WarpgroupMma,
+    WgmmaAtom,
+};
+use kernel_abi::DType;
+
+/// Instructions of one product in one warpgroup, at most.
+const MAX_INSTRUCTIONS: u32 = 256;
+
+/// The tiles that products read and threads write: by stores or by copies of their own.
+pub(super) fn written_operands(kernel: &Kernel) -> FxHashSet<SmemId> {
+    let (mut read, mut written) = (FxHashSet::default(), FxHashSet::default());
+    collect(&kernel.body, &mut read, &mut written);
+    read.intersection(&written).copied().collect()
+}
+
+fn collect(stmts: &[Stmt], read: &mut FxHashSet<SmemId>, written: &mut FxHashSet<SmemId>) {
+    for stmt in stmts {
+        let tile = |access: &TileAccess| access.storage.tile().map(|(tile, _)| tile);
+        if let StmtKind::Warpgroup(Warpgroup::Mma(mma)) = &stmt.kind {
+            read.extend(tile(&mma.a).into_iter().chain(tile(&mma.b)));
+        } else if let StmtKind::Store { access, .. } | StmtKind::CopyAsync { dest: access, .. } =
+            &stmt.kind
+        {
+            written.extend(tile(access));
+        }
+        for body in stmt.kind.bodies() {
+            collect(body, read, written);
+        }
+    }
+}
+
+/// The part of the warp index that counts warpgroups along an axis, of a map whose warps are those of sums.
+fn groups(map: AxisMap, warps: u32) -> Digit {
+    Digit { extent: map.warps.extent / warps, stride: map.warps.stride * warps }
+}
+
+impl Expander<'_> {
+    /// Threads order what they have written ahead of what products read after the barrier that follows.
+    pub(super) fn hand_over_operands(&mut self) {
+        if !self.operands.is_empty() {
+            self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::ProxyFence));
+        }
+    }
+
+    /// Expands an operation of the warpgroup.
+    pub(super) fn warpgroup(&mut self, op: &Warpgroup) -> Result<(), Diagnostic> {
+        match op {
+            Warpgroup::Mma(mma) => self.warpgroup_mma(mma),
+            Warpgroup::Commit => {
+                self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::Commit));
+                Ok(())
+            }
+            Warpgroup::Settle { var, slot, pending } => {
+                let sums = self.slot(*var, *slot);
+                let pending = *pending;
+                self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::Wait { pending, sums }));
+                Ok(())
+            }
+        }
+    }
+
+    fn warpgroup_mma(&mut self, mma: &WarpgroupMma) -> Result<(), Diagnostic> {
+        let span = self.b.locs[self.b.loc].span;
+        let distribution = &self.kernel.vars[mma.var].distribution;
+        let &[rows, columns] = distribution.axes.as_slice() else {
+            return Err(Diagnostic::error(Code::E0810, "sums of a warpgroup without two axes")
+                .label(span, "this product"));
+        };
+        let per_atom = mma.atom.n / 8;
+        let row_blocks = rows.rest;
+        let column_blocks = columns.registers() / 2 / per_atom;
+        let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
+        let steps = depth / WgmmaAtom::DEPTH;
+        let count = row_blocks.saturating_mul(column_blocks).saturating_mul(steps);
+        if count > MAX_INSTRUCTIONS {
+            return Err(Diagnostic::error(
+                Code::E0219,
+                format!("this product takes {count} instructions in each warpgroup"),
+            )
+            .label(span, format!("at most {MAX_INSTRUCTIONS} are written out"))
+            .help("take smaller tiles, or loop over a part of k"));
+        }
+        let sums = self.slot(mma.var, mma.slot);
+        let start = match mma.start {
+            Start::Sums => ProductStart::Sums,
+            Start::Zero => ProductStart::Zero,
+            Start::When(cond) => ProductStart::When((self.frag(cond), 0)),
+        };
+        // First row of the warpgroup's atoms on both sides.
+        let row_groups = groups(rows, WgmmaAtom::WARPS);
+        let column_groups = groups(columns, 1);
+        let of_rows = self.b.warp(row_groups).times(i64::from(WgmmaAtom::ROWS));
+        let of_columns = self.b.warp(column_groups).times(i64::from(mma.atom.n));
+        let (Some(of_rows), Some(of_columns)) = (of_rows, of_columns) else {
+            return Err(too_far(&mma.a));
+        };
+        let mut matrices = [Vec::new(), Vec::new()];
+        for (access, first, count, stride, list) in [
+            (&mma.a, &of_rows, row_blocks, WgmmaAtom::ROWS * row_groups.extent, 0),
+            (&mma.b, &of_columns, column_blocks, mma.atom.n * column_groups.extent, 1),
+        ] {
+            for block in 0..count {
+                let row = first.offset(i64::from(block) * i64::from(stride));
+                let row = row.ok_or_else(|| too_far(access))?;
+                matrices[list].push(self.matrix(access, &row)?);
+            }
+        }
+        self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::Fence { sums }));
+        for row in 0..row_blocks {
+            for column in 0..column_blocks {
+                let mut registers = Vec::with_capacity(mma.atom.n as usize / 2);
+                for c in 0..per_atom {
+                    for half in 0..2 {
+                        for v in 0..2 {
+                            let locals = [row * 2 + half, (column * per_atom + c) * 2 + v];
+                            registers.push(distribution.register(&locals));
+                        }
+                    }
+                }
+                for step in 0..steps {
+                    let along = |matrix: Matrix| Matrix {
+                        at: Address {
+                            constant: matrix.at.constant + i64::from(step * WgmmaAtom::DEPTH),
+                            ..matrix.at
+                        },
+                        ..matrix
+                    };
+                    let product = WarpgroupProduct {
+                        slot: sums,
+                        sums: registers.clone(),
+                        n: mma.atom.n,
+                        dtype: mma.atom.dtype,
+                        a: along(matrices[0][row as usize]),
+                        b: along(matrices[1][column as usize]),
+                        start: if step == 0 { start } else { ProductStart::Sums },
+                    };
+                    self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::Mma(Box::new(product))));
+                }
+            }
+        }
+        self.contents.remove(&(mma.var, mma.slot));
+        Ok(())
+    }
+
+    /// A matrix that starts in a row of an operand.
+    fn matrix(&mut self, access: &TileAccess, row: &Linear) -> Result<Matrix, Diagnostic> {
+        let far = || too_far(access);
+        let axes = tile_axes(access);
+        let line = match axes.as_slice() {
+            [rows, _] => u32::try_from(rows.stride * 2).map_err(|_| far())?,
+            _ => {
+                return Err(Diagnostic::error(Code::E0810, "an operand without two axes")
+                    .label(access.span, "this operand"));
+            }
+        };
+        let mut offset = self.slot_start(access.storage).ok_or_else(far)?;
+        let mut is_row = true;
+        for (index, view) in access.index.iter().zip(&access.axes) {
+            let position = match index {
+                AxisIndex::At(at) => self.integer(*at),
+                AxisIndex::Range { start, .. } => {
+                    let start = self.integer(*start);
+                    let inner = if is_row { row.clone() } else { Linear::default() };
+                    is_row = false;
+                    start.plus(1, &inner).ok_or_else(far)?
+                }
+                AxisIndex::Gather(_) | AxisIndex::Along(_) | AxisIndex::New => return Err(far()),
+            };
+            let here = self.b.axis_offset(&position, view).ok_or_else(far)?;
+            offset = offset.plus(1, &here).ok_or_else(far)?;
+        }
+        let variable = offset.variable();
+        let register =
+            (!variable.terms.is_empty()).then(|| self.b.materialize(&variable, DType::I32));
+        let tile = access.storage.tile().map(|(tile, _)| tile).ok_or_else(far)?;
+        let base = u32::try_from(self.smem.base(tile)).map_err(|_| far())?;
+        Ok(Matrix { base, at: Address { offset: register, constant: offset.constant }, line })
+    }
+}

@@ -1,0 +1,87 @@
+//! Products of a warpgroup, `mma … via ATOM` with an atom of `wgmma`: they run on their own until they are settled.
+//!
+//! Each product reads both operands from shared memory and adds to a tile in registers. Products since the last
+//! `commit` are a group; groups complete in order. From its `mma` on until a `settle` that waits for its group a
+//! product may read its operands and change its sums at any time.
+
+use kernel_abi::DType;
+
+use super::{TileAccess, ValueId, VarId};
+
+/// What the warps of a role do with the tensor core of a warpgroup.
+#[derive(Debug, Clone)]
+pub enum Warpgroup {
+    /// `mma a * b^T -> acc via ATOM`
+    Mma(Box<WarpgroupMma>),
+    /// `commit;`: the products since the last one are a group.
+    Commit,
+    /// `settle acc but n;`: all but the `pending` youngest groups are complete.
+    Settle {
+        /// The sums that are named.
+        var: VarId,
+        /// Their slot.
+        slot: u32,
+        /// Groups that may stay in flight.
+        pending: u32,
+    },
+}
+
+/// A product.
+#[derive(Debug, Clone)]
+pub struct WarpgroupMma {
+    /// The sums, f32.
+    pub var: VarId,
+    /// Their slot.
+    pub slot: u32,
+    /// Left operand, `[m, k]` with k contiguous, in shared memory.
+    pub a: TileAccess,
+    /// Right operand, `[n, k]` with k contiguous, in shared memory.
+    pub b: TileAccess,
+    /// What one instruction does.
+    pub atom: WgmmaAtom,
+    /// Where the sums start from.
+    pub start: Start,
+}
+
+/// Where the sums of a product start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// What they were.
+    Sums,
+    /// Zero.
+    Zero,
+    /// What they were where a bool scalar holds, else zero.
+    When(ValueId),
+}
+
+/// `atom NAME = wgmma(m = 64, n = …, k = 16, a = …, b = …, d = f32);`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WgmmaAtom {
+    /// Columns of the sums: a multiple of 8, at most 256.
+    pub n: u32,
+    /// Type of both operands, bf16 or f16.
+    pub dtype: DType,
+}
+
+impl WgmmaAtom {
+    /// Rows of the sums.
+    pub const ROWS: u32 = 64;
+    /// Most columns.
+    pub const MAX_COLUMNS: u32 = 256;
+    /// Products of one output.
+    pub const DEPTH: u32 = 16;
+    /// Warps that work together.
+    pub const WARPS: u32 = 4;
+}
+
+impl WarpgroupMma {
+    /// The values that it reads: of its accesses and its start.
+    pub fn each_use(&self, mut see: impl FnMut(ValueId)) {
+        for access in [&self.a, &self.b] {
+            access.each_use(&mut see);
+        }
+        if let Start::When(cond) = self.start {
+            see(cond);
+        }
+    }
+}

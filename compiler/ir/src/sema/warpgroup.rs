@@ -1,0 +1,344 @@
+//! `atom MMA = wgmma(m = 64, …);`, `mma sA@t * (sB@t)^T -> acc via MMA add cond;`, `commit;`, `settle acc but n;`
+
+use kernel_abi::DType;
+use kernel_dsl::ast::{self, Atom, Callee, Expr, ExprKind, Mma, Path, Settle};
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+use super::access::Slice;
+use super::constants::ConstValue;
+use super::lower::Lower;
+use super::operands::{Operand, describe};
+use super::report::{Outcome, Refused};
+use super::scope::{Entity, Frag};
+use crate::kernel::{
+    AxisIndex, SmemSwizzle, Start, StmtKind, Storage, TileAccess, VarId, Warpgroup, WarpgroupMma,
+    WgmmaAtom,
+};
+use crate::target::Target;
+
+/// The words of an atom of `wgmma`, in the order of its form.
+pub(super) const WORDS: [&str; 6] = ["m", "n", "k", "a", "b", "d"];
+
+/// How an atom is written.
+const FORM: &str = "wgmma(m = 64, n = 16, k = 16, a = bf16, b = bf16, d = f32)";
+
+/// The entries of an atom's value in the order of [`WORDS`]; or what is wrong with it.
+pub(super) fn entries(value: &Expr) -> Result<[&Expr; 6], Diagnostic> {
+    let wrong = |span: Span, reason: String| {
+        Diagnostic::error(Code::E0206, "an atom that is not complete")
+            .label(span, reason)
+            .help(format!("write `{FORM}`"))
+    };
+    let ExprKind::Call(call) = &value.kind else {
+        return Err(wrong(value.span, "the form of an atom goes here".to_owned()));
+    };
+    let mut found: [Option<&Expr>; 6] = [None; 6];
+    for arg in &call.args {
+        let name = arg.name.as_ref().map(|name| name.text.as_str());
+        let place = WORDS.iter().position(|word| Some(*word) == name);
+        match place.map(|place| &mut found[place]) {
+            Some(entry @ None) => *entry = Some(&arg.value),
+            Some(Some(_)) => return Err(wrong(arg.value.span, "given twice".to_owned())),
+            None => {
+                let words = WORDS.join("`, `");
+                return Err(wrong(arg.value.span, format!("not one of `{words}`")));
+            }
+        }
+    }
+    match found {
+        [Some(m), Some(n), Some(k), Some(a), Some(b), Some(d)] => Ok([m, n, k, a, b, d]),
+        _ => {
+            let missing = WORDS.iter().zip(&found).find(|(_, entry)| entry.is_none());
+            let word = missing.map_or("", |(word, _)| word);
+            Err(wrong(value.span, format!("`{word}` is missing")))
+        }
+    }
+}
+
+/// True for an atom of `wgmma`.
+pub(super) fn is_wgmma(value: &Expr) -> bool {
+    matches!(&value.kind, ExprKind::Call(call)
+        if matches!(&call.callee, Callee::Path(path) if path.is("wgmma")))
+}
+
+impl<'a> Lower<'a> {
+    /// `atom NAME = wgmma(…);`
+    pub(super) fn atom(&mut self, atom: &'a Atom) -> Outcome<()> {
+        let [m, n, k, a, b, d] = entries(&atom.value).map_err(|wrong| self.error(wrong))?;
+        match self.target {
+            Target::Sm90a => {}
+            Target::Sm100a | Target::Sm103a => {
+                let target = self.target;
+                return Err(self.error(
+                    Diagnostic::error(Code::E0502, format!("{target} has no `wgmma`"))
+                        .label(atom.value.span, "only sm_90a has this instruction")
+                        .help("put the products in an arm of `match arch`, or state `target sm_90a;` alone"),
+                ));
+            }
+        }
+        self.exactly(m, WgmmaAtom::ROWS, "`m`")?;
+        self.exactly(k, WgmmaAtom::DEPTH, "`k`")?;
+        let columns = self.const_extent(n, "`n`", 8, i64::from(WgmmaAtom::MAX_COLUMNS))?;
+        if !columns.is_multiple_of(8) {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, format!("an atom of {columns} columns"))
+                    .label(n.span, "`n` is a multiple of 8, at most 256"),
+            ));
+        }
+        let [left, right, sum] = [self.type_of(a)?, self.type_of(b)?, self.type_of(d)?];
+        if !matches!(left, DType::Bf16 | DType::F16) {
+            return Err(self.not_built(a.span, &format!("`wgmma` of {left}")));
+        }
+        if right != left {
+            return Err(self.error(
+                Diagnostic::error(Code::E0203, format!("a product of {left} and {right}"))
+                    .label(b.span, format!("both operands are {left}")),
+            ));
+        }
+        if sum != DType::F32 {
+            return Err(self.not_built(d.span, &format!("`wgmma` with sums of {sum}")));
+        }
+        let warps = self.kernel.launch.warps;
+        if !warps.is_multiple_of(WgmmaAtom::WARPS) {
+            return Err(self.error(
+                Diagnostic::error(Code::E0215, format!("`wgmma` in a kernel of {warps} warps"))
+                    .label(atom.value.span, "four warps are a warpgroup, which works together")
+                    .secondary(self.kernel.span, format!("launched with `warps: {warps}`"))
+                    .help("take a multiple of 4"),
+            ));
+        }
+        self.frame.define(&atom.name, Entity::Atom(WgmmaAtom { n: columns, dtype: left }));
+        Ok(())
+    }
+
+    fn exactly(&mut self, e: &'a Expr, wanted: u32, what: &str) -> Outcome<()> {
+        let value = self.const_int(e, what)?;
+        if value == i64::from(wanted) {
+            return Ok(());
+        }
+        Err(self.error(
+            Diagnostic::error(Code::E0206, format!("{what} of this atom is {wanted}"))
+                .label(e.span, format!("this is {value}")),
+        ))
+    }
+
+    /// An element type, written as a value.
+    fn type_of(&mut self, e: &'a Expr) -> Outcome<DType> {
+        if let ExprKind::Ref(reference) = &e.kind
+            && let Some(name) = reference.path.single()
+        {
+            return self.dtype(name);
+        }
+        Err(self.error(
+            Diagnostic::error(Code::E0206, "an element type goes here").label(e.span, "a value"),
+        ))
+    }
+
+    /// The atom of a `via`.
+    fn atom_named(&mut self, via: &'a Path) -> Outcome<WgmmaAtom> {
+        let Some(name) = via.single() else {
+            return Err(self.unknown(&via.text(), via.span));
+        };
+        let Some(named) = self.frame.lookup(&name.text) else {
+            return Err(self.unknown(&name.text, name.span));
+        };
+        let defined = named.span;
+        match named.entity.clone() {
+            Entity::Atom(atom) => Ok(atom),
+            Entity::Refused => Err(Refused),
+            Entity::Const(_)
+            | Entity::Tile(_)
+            | Entity::Range(_)
+            | Entity::Frag(_)
+            | Entity::Buffer(_) => Err(self.error(not_an_atom(&name.text, via.span, defined))),
+        }
+    }
+
+    /// `mma a * (b)^T -> acc via ATOM add cond;`
+    pub(super) fn mma(&mut self, mma: &'a Mma, span: Span) -> Outcome<()> {
+        let atom = self.atom_named(&mma.via);
+        let ExprKind::Transpose(right) = &mma.b.kind else {
+            return Err(self.not_built(mma.b.span, "a right operand without `^T`"));
+        };
+        let sums = self.assignable(&mma.acc);
+        let (a, b) = (self.operand_of_product(&mma.a), self.operand_of_product(right));
+        let (atom, (frag, slot, declared)) = (atom?, sums?);
+        let ((a, a_slice), (b, b_slice)) = (a?, b?);
+        let (var, columns) = self.sums_of_product(&frag, &atom, mma.acc.span, declared)?;
+        for (slice, side, wanted) in
+            [(&a_slice, &mma.a, frag.shape[0]), (&b_slice, &**right, columns)]
+        {
+            let fits = slice.shape.first() == Some(&wanted)
+                && slice.shape.last() == a_slice.shape.last()
+                && slice.dtype == atom.dtype;
+            if !fits {
+                let found = describe(slice.dtype, &slice.shape);
+                let depth = a_slice.shape.last().copied().unwrap_or(0);
+                let wanted = describe(atom.dtype, &[wanted, depth]);
+                return Err(self.error(
+                    Diagnostic::error(Code::E0204, format!("an operand of {found}"))
+                        .label(side.span, format!("{wanted} goes here"))
+                        .secondary(declared, describe(frag.dtype, &frag.shape)),
+                ));
+            }
+        }
+        let start = self.start(mma.add.as_ref())?;
+        let product = WarpgroupMma { var, slot, a, b, atom, start };
+        self.emit(StmtKind::Warpgroup(Warpgroup::Mma(Box::new(product))), span)
+    }
+
+    /// The tile of the sums, and its columns.
+    fn sums_of_product(
+        &mut self,
+        frag: &Frag,
+        atom: &WgmmaAtom,
+        at: Span,
+        declared: Span,
+    ) -> Outcome<(VarId, u32)> {
+        if let (Some(var), [rows, columns]) = (frag.var, frag.shape.as_slice())
+            && rows.is_multiple_of(WgmmaAtom::ROWS)
+            && columns.is_multiple_of(atom.n)
+            && frag.dtype == DType::F32
+        {
+            return Ok((var, *columns));
+        }
+        let found = describe(frag.dtype, &frag.shape);
+        let (m, n) = (WgmmaAtom::ROWS, atom.n);
+        Err(self.error(
+            Diagnostic::error(Code::E0204, format!("sums of {found}"))
+                .label(at, format!("whole atoms of {m} by {n}, of f32"))
+                .secondary(declared, "declared here"),
+        ))
+    }
+
+    fn start(&mut self, add: Option<&'a Expr>) -> Outcome<Start> {
+        let Some(add) = add else { return Ok(Start::Sums) };
+        match self.expr(add)? {
+            Operand::Const(c) if c.value == ConstValue::Bool(true) => Ok(Start::Sums),
+            Operand::Const(c) if c.value == ConstValue::Bool(false) => Ok(Start::Zero),
+            operand => {
+                let cond = self.scalar(operand, DType::Bool, "the condition of `add`", add.span)?;
+                Ok(Start::When(cond))
+            }
+        }
+    }
+
+    /// A matrix in shared memory whose rows are the lines of its swizzle.
+    fn operand_of_product(&mut self, e: &'a Expr) -> Outcome<(TileAccess, Slice)> {
+        let slice = self.slice(e, e.span)?;
+        let wrong = |reason: String| {
+            Diagnostic::error(Code::E0310, "an operand that the tensor core does not read")
+                .label(e.span, reason)
+                .help(
+                    "an operand is `smem s : bf16[ROWS, 64] swizzle b128` (32 columns with b64, 16 with b32), a \
+                     slot of it, or `s[i, :, :]` of more axes",
+                )
+        };
+        let Storage::Smem(tile, _) = slice.storage else {
+            return Err(self.error(wrong("not in shared memory of the own CTA".to_owned())));
+        };
+        let declared = &self.kernel.smem[tile];
+        let line: u32 = match declared.swizzle {
+            SmemSwizzle::None => {
+                let wrong = wrong("a tile without a swizzle".to_owned());
+                let at = declared.span;
+                return Err(self.error(wrong.secondary(at, "declared here")));
+            }
+            SmemSwizzle::B32 => 32,
+            SmemSwizzle::B64 => 64,
+            SmemSwizzle::B128 => 128,
+        };
+        let columns = line / 2;
+        let period = i64::from(declared.swizzle.period() / 2);
+        let at = declared.span;
+        let Some(access) = slice.access.clone() else {
+            return Err(self.error(wrong("no elements".to_owned())));
+        };
+        // Axes but for the last two are chosen whole patterns apart; rows start where a pattern does.
+        let mut problem = None;
+        let [leading @ .., _, _] = access.index.as_slice() else {
+            return Err(self.error(wrong("less than two axes".to_owned())));
+        };
+        if !leading.iter().all(|index| matches!(index, AxisIndex::At(_))) {
+            problem = Some("more than two axes".to_owned());
+        }
+        let strides: Vec<Option<i64>> = access
+            .axes
+            .iter()
+            .map(|axis| match axis.digits.as_slice() {
+                [digit] => Some(digit.stride),
+                _ => None,
+            })
+            .collect();
+        let [outer @ .., rows, inner] = strides.as_slice() else {
+            return Err(self.error(wrong("less than two axes".to_owned())));
+        };
+        if (*rows, *inner) != (Some(i64::from(columns)), Some(1))
+            || slice.shape.last() != Some(&columns)
+        {
+            problem = Some(format!("its rows are not lines of {columns} elements"));
+        }
+        if !outer.iter().all(|stride| stride.is_some_and(|s| s % period == 0)) {
+            problem =
+                Some("its matrices do not start where the pattern of the swizzle does".to_owned());
+        }
+        let row_period = period / i64::from(columns);
+        for (index, every) in access.index.iter().rev().zip([i64::MAX, row_period]) {
+            let AxisIndex::Range { start, until, .. } = index else {
+                problem = Some("indices of single rows".to_owned());
+                continue;
+            };
+            let (modulus, residue) = self.congruence(*start);
+            let starts_well = match every {
+                i64::MAX => (modulus, residue) == (0, 0),
+                every => modulus % every == 0 && residue % every == 0,
+            };
+            if until.is_some() || !starts_well {
+                problem = Some(format!("rows from a multiple of {row_period} on, and all columns"));
+            }
+        }
+        match problem {
+            None => Ok((access, slice)),
+            Some(reason) => Err(self.error(wrong(reason).secondary(at, "declared here"))),
+        }
+    }
+
+    /// `commit;`
+    pub(super) fn commit(&mut self, barrier: Option<&'a Expr>, span: Span) -> Outcome<()> {
+        match barrier {
+            Some(barrier) => Err(self.not_built(barrier.span, "`commit` to a barrier")),
+            None => self.emit(StmtKind::Warpgroup(Warpgroup::Commit), span),
+        }
+    }
+
+    /// The tile in registers that a `settle` names, if it names one.
+    pub(super) fn names_sums(&self, settle: &ast::Settle) -> bool {
+        let ExprKind::Ref(reference) = &settle.value.kind else { return false };
+        let entity = reference.path.single().and_then(|name| self.frame.lookup(&name.text));
+        matches!(entity.map(|named| &named.entity), Some(Entity::Frag(_)))
+    }
+
+    /// `settle acc but n;`
+    pub(super) fn settle_sums(&mut self, settle: &'a Settle, span: Span) -> Outcome<()> {
+        let (frag, slot, _) = self.assignable(&settle.value)?;
+        let pending = match &settle.but {
+            Some(but) => self.const_extent(but, "the groups that stay in flight", 0, 7)?,
+            None => 0,
+        };
+        match frag.var {
+            Some(var) => {
+                self.emit(StmtKind::Warpgroup(Warpgroup::Settle { var, slot, pending }), span)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The finding for a name after `via` that is no atom.
+pub(super) fn not_an_atom(name: &str, at: Span, defined: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0206, format!("`{name}` is no atom"))
+        .label(at, "an atom goes here")
+        .secondary(defined, "defined here")
+        .help(format!("define one: `atom MMA = {FORM};`"))
+}
