@@ -17,17 +17,11 @@
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -o expert_exchange expert_exchange.cu
 //   expert_exchange --runs 50 --commit C --json FILE
 #include <cooperative_groups.h>
-#include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
-#include <string>
-#include <vector>
+
+#include "frame.cuh"
 
 namespace cg = cooperative_groups;
 
@@ -41,15 +35,6 @@ constexpr int PAD = GROUP + 4;             // words of a group in shared memory:
 constexpr int CHUNKS = (ROWS / WARPS * GI + 31) / 32;   // 16-byte pieces of W2 a lane
 constexpr int WHOLE_SM = 120 * 1024;                    // more than half of the shared memory of an SM
 constexpr long long SPIN_LIMIT = 2000000000;            // clock cycles, about a second
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        cudaError_t status_ = (call);                                                                        \
-        if (status_ != cudaSuccess) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_));      \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 struct Problem {
     const uint4 *w13;       // [EXPERTS, 2, I, GZ] pieces of 32 weights
@@ -384,36 +369,10 @@ static std::vector<double> reference(const std::vector<int> &ids, const std::vec
     return y;
 }
 
-static double quantile(std::vector<double> values, double part) {
-    std::sort(values.begin(), values.end());
-    const double place = part * (values.size() - 1);
-    const size_t low = size_t(place);
-    return values[low] + (values[std::min(low + 1, values.size() - 1)] - values[low]) * (place - low);
-}
-
 int main(int argc, char **argv) {
-    int runs = 50;
-    const char *json = nullptr, *commit = "";
-    for (int i = 1; i < argc; ++i) {
-        auto value = [&]() -> const char * {
-            if (i + 1 >= argc) {
-                fprintf(stderr, "%s wants a value\n", argv[i]);
-                exit(2);
-            }
-            return argv[++i];
-        };
-        if (!strcmp(argv[i], "--runs")) runs = std::max(1, atoi(value()));
-        else if (!strcmp(argv[i], "--json")) json = value();
-        else if (!strcmp(argv[i], "--commit")) commit = value();
-        else {
-            fprintf(stderr, "usage: expert_exchange [--runs N] [--commit HASH] [--json FILE]\n");
-            return 2;
-        }
-    }
+    const Options options(argc, argv, "expert_exchange");
     cudaDeviceProp device;
-    int driver = 0;
     CHECK(cudaGetDeviceProperties(&device, 0));
-    CHECK(cudaDriverGetVersion(&driver));
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
     const uint64_t pieces13 = uint64_t(EXPERTS) * 2 * I * GZ, pieces2 = uint64_t(EXPERTS) * Z * GI;
@@ -468,7 +427,7 @@ int main(int argc, char **argv) {
     CHECK(cudaFree(to));
     const double copy_rate = quantile(rates, 0.5);
 
-    std::string rows;
+    Rows rows;
     bool is_right = true;
     for (int m : {1, 8}) {
         const int picks = m * PICKS, launches = m == 1 ? 32 : 8;
@@ -521,46 +480,25 @@ int main(int argc, char **argv) {
         double errors[FORMS];
         for (int form = 0; form < FORMS; ++form) errors[form] = check(Form(form));
         if (!is_right) return 1;
-        cudaGraphExec_t graphs[FORMS];
+        std::vector<cudaGraphExec_t> graphs;
         for (int form = 0; form < FORMS; ++form) {
-            cudaGraph_t graph;
-            CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-            for (int n = 0; n < launches; ++n) {
+            graphs.push_back(graph_of(stream, launches, [&](int n) {
                 Problem one = p;
                 one.id = id + n * picks;
                 launch(Form(form), one, persistent, stream);
-            }
-            CHECK(cudaStreamEndCapture(stream, &graph));
-            CHECK(cudaGraphInstantiate(&graphs[form], graph, 0));
-            CHECK(cudaGraphDestroy(graph));
+            }));
         }
-        std::vector<double> times[FORMS];
-        for (int run = 0; run < runs + 3; ++run) {
-            for (int turn = 0; turn < FORMS; ++turn) {
-                const int form = (turn + run) % FORMS;
-                float ms = 0;
-                CHECK(cudaEventRecord(begin, stream));
-                CHECK(cudaGraphLaunch(graphs[form], stream));
-                CHECK(cudaEventRecord(end, stream));
-                CHECK(cudaEventSynchronize(end));
-                CHECK(cudaEventElapsedTime(&ms, begin, end));
-                if (run >= 3) times[form].push_back(ms * 1e3 / launches);
-            }
-        }
+        const auto times = by_turns(stream, graphs, options.runs);
         for (int form = 0; form < FORMS; ++form) check(Form(form));
+        if (!is_right) return 1;
         const double bytes = double(picks) * (double(2 * I * GZ + Z * GI) * 17 + 4.0 * Z) + 4.0 * m * Z;
         for (int form = 0; form < FORMS; ++form) {
-            const double median = quantile(times[form], 0.5);
-            printf("M = %d %-9s %8.3f us (%.3f to %.3f)  %.3f TB/s  %.1f %% of copies\n", m, NAMES[form], median,
-                   quantile(times[form], 0.1), quantile(times[form], 0.9), bytes / median * 1e-6, bytes / median * 1e8 / copy_rate);
-            char text[1024];
-            snprintf(text, sizeof text,
-                     "%s\n  {\"form\": \"%s\", \"m\": %d, \"microseconds\": {\"median\": %.4f, \"p10\": %.4f, \"p90\": %.4f, \"least\": %.4f, "
-                     "\"greatest\": %.4f, \"runs\": %d}, \"launches_of_a_graph\": %d, \"bytes\": %.0f, \"percent_of_copy_rate\": %.2f, "
-                     "\"error\": %.3g}",
-                     rows.empty() ? "" : ",", NAMES[form], m, median, quantile(times[form], 0.1), quantile(times[form], 0.9),
-                     quantile(times[form], 0.0), quantile(times[form], 1.0), runs, launches, bytes, bytes / median * 1e8 / copy_rate, errors[form]);
-            rows += text;
+            std::vector<double> one = times[form];
+            for (double &time : one) time /= launches;
+            char more[256];
+            snprintf(more, sizeof more, ", \"m\": %d, \"bytes\": %.0f, \"percent_of_copy_rate\": %.2f, \"error\": %.3g", m, bytes,
+                     bytes / quantile(one, 0.5) * 1e8 / copy_rate, errors[form]);
+            rows.add(NAMES[form], one, launches, more);
             CHECK(cudaGraphExecDestroy(graphs[form]));
         }
         CHECK(cudaFree(z_there));
@@ -569,24 +507,7 @@ int main(int argc, char **argv) {
         CHECK(cudaFree(id));
         CHECK(cudaFree(counters));
     }
-    if (json) {
-        FILE *file = fopen(json, "w");
-        char date[32];
-        const time_t now = time(nullptr);
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
-        if (!file) {
-            perror(json);
-            return 1;
-        }
-        fprintf(file,
-                "{\n \"date\": \"%s\",\n \"gpu\": \"%s\",\n \"driver\": %d,\n \"multiprocessors\": %d,\n \"commit\": \"%s\",\n"
-                " \"command\": \"expert_exchange --runs %d --commit %s\",\n \"cold\": true,\n \"persistent_ctas\": %d,\n"
-                " \"copy_bytes_per_second\": %.0f,\n \"rows\": [%s\n ]\n}\n",
-                date, device.name, driver, device.multiProcessorCount, commit, runs, commit, persistent, copy_rate, rows.c_str());
-        if (fclose(file) != 0) {
-            perror(json);
-            return 1;
-        }
-    }
-    return is_right ? 0 : 1;
+    char more[128];
+    snprintf(more, sizeof more, ", \"cold\": true, \"persistent_ctas\": %d, \"copy_bytes_per_second\": %.0f", persistent, copy_rate);
+    return report(options, "expert_exchange", rows, more);
 }

@@ -9,27 +9,11 @@
 //
 //   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -o lane_argmax lane_argmax.cu
 //   lane_argmax --runs 50 --commit C --json FILE
-#include <cuda_runtime.h>
-
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
-#include <string>
-#include <vector>
+
+#include "frame.cuh"
 
 constexpr int KEYS = 896, MOST = 16, LAUNCHES = 100;
-
-#define CHECK(call)                                                                                          \
-    do {                                                                                                     \
-        cudaError_t status_ = (call);                                                                        \
-        if (status_ != cudaSuccess) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(status_));      \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
 
 struct Best {
     float value;
@@ -115,30 +99,8 @@ const Form FORMS[] = {
 };
 constexpr int COUNT = sizeof FORMS / sizeof FORMS[0];
 
-static double quantile(std::vector<double> values, double part) {
-    std::sort(values.begin(), values.end());
-    const double place = part * (values.size() - 1);
-    const size_t low = size_t(place);
-    return values[low] + (values[std::min(low + 1, values.size() - 1)] - values[low]) * (place - low);
-}
-
 int main(int argc, char **argv) {
-    int runs = 50;
-    const char *json = nullptr, *commit = "";
-    for (int i = 1; i < argc; ++i) {
-        const bool has_value = i + 1 < argc;
-        if (!strcmp(argv[i], "--runs") && has_value) runs = std::max(1, atoi(argv[++i]));
-        else if (!strcmp(argv[i], "--json") && has_value) json = argv[++i];
-        else if (!strcmp(argv[i], "--commit") && has_value) commit = argv[++i];
-        else {
-            fprintf(stderr, "usage: lane_argmax [--runs N] [--commit HASH] [--json FILE]\n");
-            return 2;
-        }
-    }
-    cudaDeviceProp device;
-    int driver = 0;
-    CHECK(cudaGetDeviceProperties(&device, 0));
-    CHECK(cudaDriverGetVersion(&driver));
+    const Options options(argc, argv, "lane_argmax");
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
     float *keys;
@@ -174,63 +136,19 @@ int main(int argc, char **argv) {
             }
         }
     }
-    cudaEvent_t begin, end;
-    CHECK(cudaEventCreate(&begin));
-    CHECK(cudaEventCreate(&end));
-    cudaGraphExec_t graphs[COUNT];
-    for (int form = 0; form < COUNT; ++form) {
-        cudaGraph_t graph;
-        CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-        for (int n = 0; n < LAUNCHES; ++n) {
-            FORMS[form].kernel<<<1, FORMS[form].warps * 32, 0, stream>>>(keys, ids);
+    std::vector<cudaGraphExec_t> graphs;
+    for (const Form &form : FORMS) {
+        graphs.push_back(graph_of(stream, LAUNCHES, [&](int) {
+            form.kernel<<<1, form.warps * 32, 0, stream>>>(keys, ids);
             CHECK(cudaGetLastError());
-        }
-        CHECK(cudaStreamEndCapture(stream, &graph));
-        CHECK(cudaGraphInstantiate(&graphs[form], graph, 0));
-        CHECK(cudaGraphDestroy(graph));
+        }));
     }
-    std::vector<double> times[COUNT];
-    for (int run = 0; run < runs + 3; ++run) {
-        for (int turn = 0; turn < COUNT; ++turn) {
-            const int form = (turn + run) % COUNT;
-            float ms = 0;
-            CHECK(cudaEventRecord(begin, stream));
-            CHECK(cudaGraphLaunch(graphs[form], stream));
-            CHECK(cudaEventRecord(end, stream));
-            CHECK(cudaEventSynchronize(end));
-            CHECK(cudaEventElapsedTime(&ms, begin, end));
-            if (run >= 3) times[form].push_back(ms * 1e3 / LAUNCHES);
-        }
-    }
-    std::string rows;
+    const auto times = by_turns(stream, graphs, options.runs);
+    Rows rows;
     for (int form = 0; form < COUNT; ++form) {
-        const double median = quantile(times[form], 0.5), p10 = quantile(times[form], 0.1), p90 = quantile(times[form], 0.9);
-        printf("%-26s %7.3f us (%.3f to %.3f)\n", FORMS[form].name, median, p10, p90);
-        char text[512];
-        snprintf(text, sizeof text,
-                 "%s\n  {\"form\": \"%s\", \"microseconds\": {\"median\": %.4f, \"p10\": %.4f, \"p90\": %.4f, \"least\": %.4f, "
-                 "\"greatest\": %.4f, \"runs\": %d}, \"launches_of_a_graph\": %d}",
-                 rows.empty() ? "" : ",", FORMS[form].name, median, p10, p90, quantile(times[form], 0.0), quantile(times[form], 1.0), runs,
-                 LAUNCHES);
-        rows += text;
+        std::vector<double> one = times[form];
+        for (double &time : one) time /= LAUNCHES;
+        rows.add(FORMS[form].name, one, LAUNCHES, "");
     }
-    if (json) {
-        FILE *file = fopen(json, "w");
-        if (!file) {
-            perror(json);
-            return 1;
-        }
-        char date[32];
-        const time_t now = time(nullptr);
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
-        fprintf(file,
-                "{\n \"date\": \"%s\",\n \"gpu\": \"%s\",\n \"driver\": %d,\n \"commit\": \"%s\",\n"
-                " \"command\": \"lane_argmax --runs %d --commit %s\",\n \"cold\": false,\n \"rows\": [%s\n ]\n}\n",
-                date, device.name, driver, commit, runs, commit, rows.c_str());
-        if (fclose(file) != 0) {
-            perror(json);
-            return 1;
-        }
-    }
-    return 0;
+    return report(options, "lane_argmax", rows, ", \"cold\": false");
 }
