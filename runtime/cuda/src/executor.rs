@@ -57,7 +57,7 @@ impl CudaOptions {
         ranks: Ranks::One,
         sharing: Sharing::Tight,
         poison: false,
-        nodes_of_mark: 32,
+        nodes_of_mark: 64,
         limit: DEFAULT_LIMIT,
     };
 
