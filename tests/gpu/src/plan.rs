@@ -91,7 +91,8 @@ fn plan(ranks: u32) -> Plan {
         .read("next_w", nothing)
         .add();
     plan.all_reduce("reduce", product, reduced);
-    plan.all_gather("gather", reduced, gathered, M);
+    // Not what is reduced: that is the same on a rank whose own part is zero.
+    plan.all_gather("gather", product, gathered, M);
     for rank in 0..u64::from(ranks) {
         let name = format!("spread{rank}");
         plan.copy(name, region(product, 0, M * N), region(wide, rank * M * N, M * N));
@@ -468,7 +469,14 @@ mod tests {
             let scattered = &contents[0][at("scattered")];
             assert!(scattered.iter().any(|&byte| byte != 0));
             let bytes = contents[0][at("product")].len();
-            assert_eq!(contents[0][at("gathered")].len(), bytes * ranks as usize);
+            let gathered = &contents[0][at("gathered")];
+            assert_eq!(gathered.len(), bytes * ranks as usize);
+            // Row by row the part of this rank, then that of the other one: zeros, as where this one runs alone.
+            let rows = gathered.chunks(gathered.len() / M as usize);
+            let (own, others): (Vec<&[u8]>, Vec<&[u8]>) =
+                rows.map(|row| row.split_at(bytes / M as usize)).unzip();
+            assert_eq!(own.concat(), contents[0][at("product")]);
+            assert!(others.concat().iter().all(|&byte| byte == 0));
         }
     }
 
