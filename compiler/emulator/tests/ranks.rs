@@ -31,18 +31,19 @@ fn build(text: &str, binds: &[(&str, i64)]) -> Built {
 fn memories(built: &Built, world: usize, seed: u64) -> Vec<Memory> {
     let params = &built.kernel.params;
     let mut memories = vec![Memory::new(params); world];
-    fill_ranks(params, &mut memories, seed).unwrap();
+    fill_ranks(params, &mut memories, seed).expect("as many as the kernel takes");
     memories
 }
 
 fn buffer<'m>(built: &Built, memory: &'m Memory, name: &str) -> &'m Buffer {
-    memory.buffer(Memory::find(&built.kernel.params, name).unwrap()).unwrap()
+    let id = Memory::find(&built.kernel.params, name).expect("a parameter of the kernel");
+    memory.buffer(id).expect("it has memory")
 }
 
 /// The sum in rank order, in f32.
 fn wanted(built: &Built, memories: &[Memory]) -> Vec<u64> {
     let inputs: Vec<&Buffer> = memories.iter().map(|m| buffer(built, m, "x")).collect();
-    let value = |b: &Buffer, i: usize| f32::from_bits(b.code(i).unwrap() as u32);
+    let value = |b: &Buffer, i: usize| f32::from_bits(b.code(i).expect("it is filled") as u32);
     let sum = |i| inputs.iter().fold(0.0f32, |sum, b| sum + value(b, i));
     (0..inputs[0].len()).map(|i| u64::from(f32::to_bits(sum(i)))).collect()
 }
