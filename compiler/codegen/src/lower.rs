@@ -13,15 +13,17 @@ mod elementwise;
 mod memory;
 mod mma;
 mod packed;
+mod pipes;
 mod ranks;
 mod report;
+mod roles;
 mod thread;
 mod warpgroup;
 
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Literal, ParamId};
+use kernel_ir::kernel::{Literal, ParamId, RoleId};
 use kernel_ir::ops::elements::literal_code;
 use melior::dialect::llvm::r#type as llvm_type;
 use melior::dialect::ods::llvm;
@@ -90,6 +92,7 @@ pub(crate) fn lower<'c>(
             shared: None,
             policies: Policies::default(),
             report,
+            role: None,
             line: 0,
         };
         lowering.enter().map_err(|r| fail(0, r))?;
@@ -124,6 +127,8 @@ struct Lowering<'c, 'm, 'k> {
     shared: Option<Value<'c, 'm>>,
     policies: Policies<'c, 'm>,
     report: Report<'c, 'm>,
+    /// The role whose statements are lowered.
+    role: Option<RoleId>,
     /// Line of the operation list that is being lowered.
     line: u32,
 }
@@ -296,6 +301,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             }
             DeviceOp::Signal { param, rank, at, add } => self.signal(*param, *rank, at, *add),
             DeviceOp::Await { param, at, until } => self.wait_for(*param, at, *until),
+            DeviceOp::RoleBarrier { role } => self.role_barrier(*role),
+            DeviceOp::Pipe(pipe) => self.pipe(pipe),
+            DeviceOp::Role { role, body } => self.role(*role, body),
             DeviceOp::Fence => {
                 self.build.effect(&crate::mnemonic::fence(), &[]);
                 Ok(())

@@ -46,6 +46,64 @@ pub(crate) fn cluster_barrier() -> Asm {
     )
 }
 
+/// So many threads meet at a named barrier: what one of them did before, the others see after.
+pub(crate) fn named_barrier(number: u32, threads: u32) -> Asm {
+    Asm::effect(&format!("bar.sync {number}, {threads};"), "")
+}
+
+/// A barrier of roles that takes so many arrivals a round.
+pub(crate) fn make_barrier(arrivals: u32) -> Asm {
+    Asm::effect(&format!("mbarrier.init.shared::cta.b64 [$0], {arrivals};"), "l")
+}
+
+/// Barriers that were made before are there for all threads and for copies.
+pub(crate) fn barriers_made() -> Asm {
+    Asm::effect("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;", "")
+}
+
+/// Waits until the last round of this parity is complete; what came before its arrivals is visible after.
+pub(crate) fn wait_parity() -> Asm {
+    Asm::effect(
+        "{\n\t.reg .pred done;\nAGAIN:\n\t\
+         mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [$0], $1;\n\t\
+         @!done bra AGAIN;\n\t}",
+        "l,r",
+    )
+}
+
+/// Arrives, and announces bytes that copies will bring.
+pub(crate) fn announce(bytes: u32) -> Asm {
+    let name = "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64";
+    Asm::effect(&format!("{name} _, [$0], {bytes};"), "l")
+}
+
+/// Arrives after what the thread did before.
+pub(crate) fn arrive() -> Asm {
+    Asm::effect("mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "l")
+}
+
+/// The first lane of the warp arrives after what all lanes did before.
+pub(crate) fn arrive_once_a_warp() -> Asm {
+    Asm::effect(
+        "{\n\t.reg .pred first;\n\tsetp.eq.s32 first, $1, 0;\n\tbar.warp.sync 0xffffffff;\n\t\
+         @first mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];\n\t}",
+        "l,r",
+    )
+}
+
+/// What threads did to shared memory before comes ahead of what copies do after.
+pub(crate) fn before_copies() -> Asm {
+    Asm::effect("fence.proxy.async.shared::cta;", "")
+}
+
+/// Starts a copy of so many bytes that counts at a barrier: destination, source, barrier, policy.
+pub(crate) fn copy_bulk(bytes: u64, policy: bool) -> Asm {
+    let (hint, tail, inputs) =
+        if policy { (".L2::cache_hint", ", $3", "l,l,l,l") } else { ("", "", "l,l,l") };
+    let name = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
+    Asm::effect(&format!("{name}{hint} [$0], [$1], {bytes}, [$2]{tail};"), inputs)
+}
+
 /// The place in shared memory of the CTA of a rank that lies where an address lies in the own one.
 pub(crate) fn map_shared() -> Asm {
     Asm {

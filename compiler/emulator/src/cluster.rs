@@ -95,6 +95,19 @@ impl<'c, S> Member<'c, S> {
         meeting.close();
     }
 
+    /// Its place at the table, where there is one.
+    pub(crate) fn seat(self) -> Option<&'c Seat<'c>> {
+        self.seat
+    }
+
+    /// The same at another place: a role of the CTA.
+    pub(crate) fn at<'s>(self, seat: &'s Seat<'s>) -> Member<'s, S>
+    where
+        'c: 's,
+    {
+        Member { cluster: self.cluster, seat: Some(seat), rank: self.rank }
+    }
+
     /// Its rank in the cluster.
     pub(crate) fn rank(self) -> usize {
         self.rank

@@ -6,9 +6,11 @@
 
 mod copies;
 mod mma;
+mod pipes;
 mod products;
 mod ranks;
 mod registers;
+mod roles;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -23,7 +25,7 @@ use kernel_ir::device::{
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{Literal, ParamId};
+use kernel_ir::kernel::{Barrier, BarrierId, Literal, ParamId};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::{BinaryOp, Elements, ReduceOp, convert, eval};
@@ -35,8 +37,10 @@ use crate::grid::{self, Ended};
 use crate::kernel::{failed_assert, format_text, too_many_steps};
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::roles::Clock;
 use crate::view::{Launched, View};
 use copies::Copies;
+use pipes::Post;
 use products::Products;
 use registers::{Operand, Registers};
 use shared::Shared;
@@ -62,8 +66,9 @@ pub fn run_device(
         Ok(machine.end())
     };
     let in_cluster = kernel.launch.cluster_size() > 1;
-    let shared = || Shared::new(kernel.shared_bytes, in_cluster);
-    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, shared, run)
+    let has_roles = !kernel.roles.is_empty();
+    let shared = || Shared::new(kernel.shared_bytes, in_cluster, has_roles);
+    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, has_roles, shared, run)
 }
 
 /// Which threads take part: all, or those with `true`.
@@ -74,6 +79,8 @@ struct Machine<'k> {
     kernel: &'k DeviceKernel,
     cta: [u32; 3],
     threads: usize,
+    /// In a role, the first one of them, counted in the CTA.
+    first_thread: usize,
     view: View<'k>,
     frags: IndexVec<FragId, Option<Rc<Registers>>>,
     slots: IndexVec<SlotId, Option<Rc<Registers>>>,
@@ -82,6 +89,10 @@ struct Machine<'k> {
     meetings: u32,
     /// Barriers that the threads have passed.
     interval: u32,
+    clock: Clock,
+    barriers: IndexVec<BarrierId, Barrier>,
+    /// In a role, where it meets others.
+    post: Option<Post<'k>>,
     copies: Copies,
     products: Products<'k>,
     mask: Mask,
@@ -99,16 +110,22 @@ impl<'k> Machine<'k> {
         cta: [u32; 3],
         max_steps: u64,
     ) -> Machine<'k> {
+        let barriers: IndexVec<BarrierId, Barrier> =
+            kernel.barriers.iter().map(|placed| placed.barrier.clone()).collect();
         Machine {
             kernel,
             cta,
             threads: kernel.launch.threads() as usize,
+            first_thread: 0,
             view: View::new(launched),
             frags: kernel.frags.iter().map(|_| None).collect(),
             slots: kernel.slots.iter().map(|_| None).collect(),
             member,
             meetings: 0,
             interval: 0,
+            clock: Clock::new(kernel.roles.len(), crate::pipes::slots(&barriers)),
+            barriers,
+            post: None,
             copies: Copies::default(),
             products: Products::default(),
             mask: None,
@@ -128,10 +145,6 @@ impl<'k> Machine<'k> {
             steps: self.steps,
         };
         Ended { stores: self.view.into_stores(), trace }
-    }
-
-    fn block(&mut self, stmts: &'k [DeviceStmt]) -> Result<(), EmuError> {
-        stmts.iter().try_for_each(|stmt| self.stmt(stmt))
     }
 
     fn span(&self, loc: LocId) -> Span {
@@ -161,8 +174,10 @@ impl<'k> Machine<'k> {
                     Special::ClusterIndex(axis) => axis.place(self.cta, self.kernel.launch.cluster),
                     Special::Lane => t as u32 % LANES,
                     Special::Warp => t as u32 / LANES,
+                    Special::WarpFrom(first) => (t as u32 / LANES).wrapping_sub(*first),
                 };
-                let codes = (0..self.threads).map(|t| u64::from(of(t)));
+                let threads = self.first_thread..self.first_thread + self.threads;
+                let codes = threads.map(|t| u64::from(of(t)));
                 let elements = Elements::from_codes(DType::I32, codes);
                 self.set(*dst, Registers::defined(elements));
             }
@@ -264,12 +279,20 @@ impl<'k> Machine<'k> {
                 self.uniform_only("a barrier", loc)?;
                 self.interval += 1;
                 self.view.meet();
+                self.clock.meet();
             }
             DeviceOp::ClusterBarrier => {
                 self.uniform_only("a barrier of the cluster", loc)?;
                 self.interval += 1;
+                self.clock.meet();
                 self.meetings = self.member.meet(self.span(loc))?;
             }
+            DeviceOp::RoleBarrier { .. } => {
+                self.uniform_only("a barrier", loc)?;
+                self.interval += 1;
+            }
+            DeviceOp::Pipe(pipe) => self.pipe(pipe, loc)?,
+            DeviceOp::Role { .. } => unreachable!("a block runs its roles itself"),
             DeviceOp::Fence => {}
             DeviceOp::Signal { param, rank, at, add } => {
                 self.signal(*param, *rank, at, *add, loc)?;

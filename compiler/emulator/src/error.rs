@@ -42,6 +42,10 @@ pub enum ErrorKind {
     ClusterRace,
     /// Shared memory of a CTA that has not started, or has ended (device level).
     Absent,
+    /// Two roles touch shared memory, and nothing orders them.
+    RoleRace,
+    /// A barrier is waited for, or arrived at, in a round that it does not have now.
+    Phase,
 }
 
 impl ErrorKind {
@@ -65,6 +69,8 @@ impl ErrorKind {
             ErrorKind::RankRace => Code::E0717,
             ErrorKind::ClusterRace => Code::E0715,
             ErrorKind::Absent => Code::E0716,
+            ErrorKind::RoleRace => Code::E0718,
+            ErrorKind::Phase => Code::E0719,
         }
     }
 }
@@ -114,6 +120,12 @@ impl EmuError {
     /// Names a second place.
     pub(crate) fn other(mut self, span: Span, message: impl Into<String>) -> EmuError {
         self.detail.other = Some((span, message.into()));
+        self
+    }
+
+    /// Counts the thread from the first one of its role.
+    pub(crate) fn threads_from(mut self, first: u32) -> EmuError {
+        self.detail.thread = self.detail.thread.map(|thread| thread.saturating_add(first));
         self
     }
 

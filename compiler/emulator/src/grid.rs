@@ -29,13 +29,14 @@ pub(crate) struct Ended {
 }
 
 /// Runs every CTA with `run`, those of a cluster taking turns, and merges the stores in the order of the CTAs. Each has
-/// shared memory of its own, made by `shared`. Of several errors the one of the lowest cluster is reported.
+/// shared memory of its own, made by `shared`; where there are roles, the CTAs take turns with them. Of several errors the one of the lowest cluster is reported.
 pub(crate) fn run_grid<S: Send>(
     params: &IndexVec<ParamId, Param>,
     launch: &Launch,
     memory: &mut Memory,
     options: &Options,
     kernel_span: Span,
+    has_roles: bool,
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Trace, EmuError> {
@@ -59,7 +60,7 @@ pub(crate) fn run_grid<S: Send>(
             member.end();
             ended
         };
-        if ctas.len() == 1 {
+        if ctas.len() == 1 && !has_roles {
             return one(None, 0).map(|ended| vec![ended]).map_err(|e| e.in_cta(ctas[0]));
         }
         turns::run(ctas.len(), options.schedule, |seat, rank| one(Some(seat), rank))

@@ -2,14 +2,16 @@
 
 mod access;
 mod define;
+mod pipes;
 mod products;
 mod ranks;
+mod roles;
 mod shape;
 mod smem;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -22,15 +24,17 @@ use kernel_ir::kernel::{
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::contract::Contraction;
 
+use self::pipes::Post;
 use crate::cluster::Member;
 use crate::counters::{Printed, Trace};
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::roles::Clock;
 use crate::view::{Launched, View};
 use products::Products;
-use smem::SharedTiles;
+use smem::{Arrival, SharedTiles};
 
 pub use ranks::run_kernel_on_ranks;
 
@@ -76,7 +80,9 @@ pub(crate) fn run_prepared(
         let traces = ranks::run(kernel, prepared, std::slice::from_mut(memory), 1, options)?;
         return Ok(traces.into_iter().next().unwrap_or_default());
     }
-    grid::run_grid(&kernel.params, &kernel.launch, memory, options, kernel.span, shared, run)
+    let has_roles = !kernel.roles.is_empty();
+    let span = kernel.span;
+    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, has_roles, shared, run)
 }
 
 /// One CTA.
@@ -93,6 +99,11 @@ struct Machine<'k> {
     products: Products<'k>,
     /// Meetings of the cluster so far.
     meetings: u32,
+    clock: Clock,
+    /// In a role, where it meets others.
+    post: Option<Post<'k>>,
+    /// Groups of copies that have not arrived, oldest first.
+    groups: VecDeque<Vec<Arrival>>,
     printed: Vec<Printed>,
     flops: u64,
     steps: u64,
@@ -119,6 +130,9 @@ impl<'k> Machine<'k> {
             member,
             products: Products::default(),
             meetings: 0,
+            clock: Clock::new(kernel.roles.len(), crate::pipes::slots(&kernel.barriers)),
+            post: None,
+            groups: VecDeque::new(),
             printed: Vec::new(),
             flops: 0,
             steps: 0,
@@ -137,10 +151,6 @@ impl<'k> Machine<'k> {
         Ended { stores: self.view.into_stores(), trace }
     }
 
-    fn block(&mut self, stmts: &'k [Stmt]) -> Result<(), EmuError> {
-        stmts.iter().try_for_each(|stmt| self.stmt(stmt))
-    }
-
     fn stmt(&mut self, stmt: &'k Stmt) -> Result<(), EmuError> {
         self.step(stmt.span)?;
         match &stmt.kind {
@@ -156,11 +166,21 @@ impl<'k> Machine<'k> {
             StmtKind::CopyAsync { source, dest, evict: _ } => self.copy_async(source, dest)?,
             StmtKind::EmptyGroup => self.empty_group(),
             StmtKind::Settle { storage: _, pending } => self.settle(*pending),
-            StmtKind::Sync => self.view.meet(),
+            StmtKind::Sync => {
+                self.clock.meet();
+                self.view.meet();
+            }
             StmtKind::Signal(signal) => self.signal(signal)?,
             StmtKind::Await(wait) => self.wait_for(wait)?,
             StmtKind::Warpgroup(op) => self.warpgroup(op, stmt.span)?,
-            StmtKind::SyncCluster => self.meetings = self.member.meet(stmt.span)?,
+            // Which of its threads did what is not followed here.
+            StmtKind::SyncRole => {}
+            StmtKind::Pipe(op) => self.pipe(op, stmt.span)?,
+            StmtKind::Role { .. } => unreachable!("a block runs its roles itself"),
+            StmtKind::SyncCluster => {
+                self.clock.meet();
+                self.meetings = self.member.meet(stmt.span)?;
+            }
             StmtKind::GridWait => self.view.wait(),
             StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, message } => {

@@ -5,7 +5,7 @@
 //! registers, shuffles, shared memory and barriers. Both give the same bits.
 //!
 //! Invariants: a run depends on its arguments alone, neither on the number of host threads nor on their
-//! schedule; CTAs of a cluster take turns as [`Options`] say. CTAs see the memory of the launch and their own stores, and the last arriver at a counter those of
+//! schedule; CTAs of a cluster and roles of a CTA take turns as [`Options`] say. CTAs see the memory of the launch and their own stores, and the last arriver at a counter those of
 //! the others; stores reach [`Memory`] when every
 //! CTA has ended well, and a run that fails leaves it as it was. Unwritten memory is poison: reading it is an
 //! error, never a value. This crate reads no files, environment or clock, and knows neither LLVM nor CUDA.
@@ -21,8 +21,10 @@ mod kernel;
 mod launch;
 mod memory;
 mod options;
+mod pipes;
 mod plan;
 mod ranks;
+mod roles;
 #[cfg(test)]
 mod sample;
 mod together;

@@ -47,6 +47,8 @@ impl Sample {
             values: IndexVec::new(),
             vars: IndexVec::new(),
             smem: IndexVec::new(),
+            roles: IndexVec::new(),
+            barriers: IndexVec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: span(0),

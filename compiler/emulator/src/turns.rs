@@ -18,7 +18,7 @@ const STACK_BYTES: usize = 4 << 20;
 /// What a part waits for.
 #[derive(Debug, Clone)]
 pub(crate) struct Awaited {
-    /// In words: `CTA (1, 0, 0) waits at …`.
+    /// In words: `CTA (1, 0, 0) waits at …`; nothing where it waits for parts of its own.
     pub(crate) what: String,
     /// The statement.
     pub(crate) span: Span,
@@ -35,6 +35,10 @@ enum Part {
 
 struct State {
     parts: Vec<Part>,
+    /// For each part the one of the first parts that it belongs to.
+    roots: Vec<usize>,
+    /// Parts that have ended and whose places may be taken.
+    free: Vec<usize>,
     /// Whose turn it is.
     current: usize,
     /// Parts that have looked in vain since anything last happened.
@@ -65,13 +69,35 @@ impl State {
             }
             // One part stays behind all others for as long as anything else can go on.
             Policy::Adversarial => {
-                let last = (mix(self.schedule.seed, 0) % self.parts.len() as u64) as usize;
-                let others: Vec<usize> = able.iter().copied().filter(|&i| i != last).collect();
+                let is_live = |i: &usize| !matches!(self.parts[*i], Part::Ended);
+                let live = (0..self.parts.len()).filter(is_live);
+                let last = live.min_by_key(|&i| mix(self.schedule.seed, u64::MAX - i as u64));
+                let others: Vec<usize> =
+                    able.iter().copied().filter(|&i| Some(i) != last).collect();
                 let from = if others.is_empty() { &able } else { &others };
                 from[(mix(self.schedule.seed, self.turns) % from.len() as u64) as usize]
             }
         };
         true
+    }
+}
+
+impl State {
+    /// Adds parts that belong to `root`.
+    fn hire(&mut self, count: usize, root: usize) -> Vec<usize> {
+        let one = |_| {
+            let part = self.free.pop().unwrap_or_else(|| {
+                self.parts.push(Part::Ended);
+                self.roots.push(root);
+                self.in_vain.push(false);
+                self.parts.len() - 1
+            });
+            (self.parts[part], self.roots[part], self.in_vain[part]) = (Part::Ready, root, false);
+            part
+        };
+        let mut parts: Vec<usize> = (0..count).map(one).collect();
+        parts.sort_unstable();
+        parts
     }
 }
 
@@ -99,6 +125,32 @@ impl Turns {
         !state.is_over
     }
 
+    /// Plays a part on a thread of its own; nothing where it failed or another one did.
+    fn play<T>(
+        &self,
+        part: usize,
+        body: impl FnOnce(&Seat<'_>) -> Result<T, EmuError>,
+    ) -> Option<T> {
+        if !self.until_turn(self.lock(), part) {
+            return None;
+        }
+        let done = catch_unwind(AssertUnwindSafe(|| body(&Seat { turns: self, part })));
+        match done {
+            Ok(Ok(result)) => {
+                self.end(part, Some(Ok(())));
+                Some(result)
+            }
+            Ok(Err(error)) => {
+                self.end(part, Some(Err(error)));
+                None
+            }
+            Err(panic) => {
+                self.end(part, None);
+                resume_unwind(panic)
+            }
+        }
+    }
+
     /// A part ends: well, with an error, or (nothing said) by a panic.
     fn end(&self, part: usize, how: Option<Result<(), EmuError>>) {
         let mut state = self.lock();
@@ -106,7 +158,8 @@ impl Turns {
         state.in_vain.fill(false);
         let failed = !matches!(how, Some(Ok(())));
         if let Some(Err(error)) = how {
-            state.error.get_or_insert((part, error));
+            let root = state.roots[part];
+            state.error.get_or_insert((root, error));
         }
         state.is_over |= failed || !state.next();
         self.changed.notify_all();
@@ -149,7 +202,8 @@ impl Seat<'_> {
             if !state.next() {
                 state.is_over = true;
                 let error = deadlock(&state.parts, awaited());
-                state.error.get_or_insert((self.part, error.clone()));
+                let root = state.roots[self.part];
+                state.error.get_or_insert((root, error.clone()));
                 self.turns.changed.notify_all();
                 return Err(error);
             }
@@ -165,6 +219,91 @@ impl Seat<'_> {
     }
 }
 
+impl Seat<'_> {
+    /// Lets the schedule say who goes on, though this part could.
+    ///
+    /// # Errors
+    /// Another part has failed.
+    pub(crate) fn pass(&self, span: Span) -> Result<(), EmuError> {
+        let mut state = self.turns.lock();
+        state.in_vain.fill(false);
+        state.next();
+        self.turns.changed.notify_all();
+        if self.turns.until_turn(state, self.part) { Ok(()) } else { Err(elsewhere(span)) }
+    }
+
+    /// One of `count`, as the schedule says: the first, any, or the last.
+    pub(crate) fn pick(&self, count: usize) -> usize {
+        let mut state = self.turns.lock();
+        state.turns += 1;
+        match state.schedule.policy {
+            Policy::RoundRobin => 0,
+            Policy::Random => {
+                (mix(state.schedule.seed, state.turns) % count.max(1) as u64) as usize
+            }
+            Policy::Adversarial => count.saturating_sub(1),
+        }
+    }
+
+    /// Runs `count` further parts with `body`, beside all others, and waits until they have ended.
+    ///
+    /// # Errors
+    /// One of them, or any other part, has failed.
+    pub(crate) fn fork<T: Send>(
+        &self,
+        count: usize,
+        span: Span,
+        body: impl Fn(&Seat<'_>, usize) -> Result<T, EmuError> + Sync,
+    ) -> Result<Vec<T>, EmuError> {
+        let turns = self.turns;
+        let parts = {
+            let mut state = turns.lock();
+            let root = state.roots[self.part];
+            state.hire(count, root)
+        };
+        let ended = || {
+            let state = turns.lock();
+            parts.iter().all(|&part| matches!(state.parts[part], Part::Ended))
+        };
+        let awaited = || Awaited { what: String::new(), span };
+        let body = &body;
+        let results: Option<Vec<T>> = thread::scope(|scope| {
+            let spawn = |(i, &part): (usize, &usize)| {
+                let builder = thread::Builder::new().stack_size(STACK_BYTES);
+                builder.spawn_scoped(scope, move || turns.play(part, |seat| body(seat, i)))
+            };
+            let threads: Vec<_> = parts.iter().enumerate().map(spawn).collect();
+            if threads.iter().any(Result::is_err) {
+                let mut state = turns.lock();
+                state.is_over = true;
+                let root = state.roots[self.part];
+                state.error.get_or_insert((root, no_room(count)));
+                turns.changed.notify_all();
+            }
+            // What fails is known to the parts, and the first of it is reported.
+            let waited = self.wait(ended, awaited);
+            let results = threads.into_iter().map(joined).collect::<Vec<Option<T>>>();
+            waited.ok().and_then(|()| results.into_iter().collect())
+        });
+        turns.lock().free.extend(parts);
+        results.ok_or_else(|| elsewhere(span))
+    }
+}
+
+/// The result of a host thread, if there is one.
+fn joined<T>(thread: std::io::Result<thread::ScopedJoinHandle<'_, Option<T>>>) -> Option<T> {
+    match thread.map(thread::ScopedJoinHandle::join) {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(_) => None,
+    }
+}
+
+fn no_room(count: usize) -> EmuError {
+    let message = format!("the host has no room for {count} threads");
+    EmuError::new(ErrorKind::StepLimit, Span::default(), message)
+}
+
 /// What a part ends with whose run failed in another one; the error of that one is reported.
 fn elsewhere(span: Span) -> EmuError {
     EmuError::new(ErrorKind::Deadlock, span, "another part of the launch failed")
@@ -177,11 +316,16 @@ fn deadlock(parts: &[Part], own: Awaited) -> EmuError {
             Part::Waiting(awaited) => Some(awaited),
             Part::Ready | Part::Ended => None,
         })
+        .filter(|awaited| !awaited.what.is_empty())
         .collect();
     let all: Vec<&str> = waiting.iter().map(|awaited| awaited.what.as_str()).collect();
     let message = format!("all that run wait for each other: {}", all.join("; "));
-    let error = EmuError::new(ErrorKind::Deadlock, own.span, message);
-    match waiting.into_iter().find(|awaited| awaited.span != own.span) {
+    let span = match waiting.first() {
+        Some(first) if own.what.is_empty() => first.span,
+        Some(_) | None => own.span,
+    };
+    let error = EmuError::new(ErrorKind::Deadlock, span, message);
+    match waiting.into_iter().find(|awaited| awaited.span != span) {
         Some(other) => error.other(other.span, other.what.clone()),
         None => error,
     }
@@ -196,6 +340,8 @@ pub(crate) fn run<T: Send>(
     let turns = Turns {
         state: Mutex::new(State {
             parts: vec![Part::Ready; count],
+            roots: (0..count).collect(),
+            free: Vec::new(),
             current: usize::MAX,
             in_vain: vec![false; count],
             schedule,
@@ -205,27 +351,7 @@ pub(crate) fn run<T: Send>(
         }),
         changed: Condvar::new(),
     };
-    let work = |part: usize| {
-        let state = turns.lock();
-        if !turns.until_turn(state, part) {
-            return None;
-        }
-        let done = catch_unwind(AssertUnwindSafe(|| body(&Seat { turns: &turns, part }, part)));
-        match done {
-            Ok(Ok(result)) => {
-                turns.end(part, Some(Ok(())));
-                Some(result)
-            }
-            Ok(Err(error)) => {
-                turns.end(part, Some(Err(error)));
-                None
-            }
-            Err(panic) => {
-                turns.end(part, None);
-                resume_unwind(panic)
-            }
-        }
-    };
+    let work = |part: usize| turns.play(part, |seat| body(seat, part));
     let results: Vec<Option<T>> = thread::scope(|scope| {
         let spawn = |part: usize| {
             let builder = thread::Builder::new().stack_size(STACK_BYTES);
@@ -238,23 +364,13 @@ pub(crate) fn run<T: Send>(
             state.is_over = threads.iter().any(Result::is_err) || !state.next();
             turns.changed.notify_all();
         }
-        threads
-            .into_iter()
-            .map(|thread| match thread.map(thread::ScopedJoinHandle::join) {
-                Ok(Ok(result)) => result,
-                Ok(Err(panic)) => resume_unwind(panic),
-                Err(_) => None,
-            })
-            .collect()
+        threads.into_iter().map(joined).collect()
     });
     if let Some(error) = turns.lock().error.take() {
         return Err(error);
     }
     let all: Option<Vec<T>> = results.into_iter().collect();
-    all.ok_or_else(|| {
-        let message = format!("the host has no room for {count} threads");
-        (0, EmuError::new(ErrorKind::StepLimit, Span::default(), message))
-    })
+    all.ok_or_else(|| (0, no_room(count)))
 }
 
 #[cfg(test)]
@@ -320,6 +436,40 @@ mod tests {
             });
             let (part, error) = failed.unwrap_err();
             assert_eq!((part, error.kind), (3, ErrorKind::Assert));
+        }
+    }
+
+    #[test]
+    fn parts_of_a_part_take_turns_with_all_and_end_before_it_goes_on() {
+        for schedule in schedules() {
+            let seen = AtomicUsize::new(0);
+            let done = run(2, schedule, |seat, part| {
+                let inner = seat.fork(3, Span::default(), |seat, i| {
+                    seat.pass(Span::default())?;
+                    // The last one of each waits for those of the other.
+                    seat.wait(|| i < 2 || seen.load(Ordering::Relaxed) >= 4, awaited)?;
+                    seen.fetch_add(1, Ordering::Relaxed);
+                    Ok(10 * part + i)
+                })?;
+                let again = seat.fork(1, Span::default(), |_, i| Ok(i))?;
+                Ok((inner, again))
+            });
+            let done = done.unwrap();
+            assert_eq!(done[0], (vec![0, 1, 2], vec![0]));
+            assert_eq!(done[1], (vec![10, 11, 12], vec![0]));
+        }
+    }
+
+    #[test]
+    fn parts_of_parts_that_wait_in_vain_are_named_once() {
+        for schedule in schedules() {
+            let failed = run(1, schedule, |seat, _| {
+                seat.fork(2, Span::default(), |seat, _| seat.wait(|| false, awaited))
+            });
+            let (part, error) = failed.unwrap_err();
+            assert_eq!((part, error.kind), (0, ErrorKind::Deadlock));
+            let all = "all that run wait for each other: a part waits; a part waits";
+            assert_eq!(error.message, all);
         }
     }
 

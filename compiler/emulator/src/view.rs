@@ -96,13 +96,13 @@ impl<'m> Launched<'m> {
 }
 
 /// The stores of one CTA to one buffer.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Overlay {
     pub(crate) pages: BTreeMap<usize, Box<Page>>,
 }
 
 /// The stores to a run of elements.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Page {
     bytes: Vec<u8>,
     written: [u64; PAGE / 64],
@@ -155,6 +155,16 @@ impl Page {
                     *to = word.to_le_bytes();
                 }
             }
+        }
+    }
+
+    /// Takes over one element of a page of the same place.
+    fn copy_one(&mut self, dtype: DType, from: &Page, i: usize) {
+        let (word, bit) = (i / 64, 1 << (i % 64));
+        self.written[word] = self.written[word] & !bit | from.written[word] & bit;
+        self.lost[word] = self.lost[word] & !bit | from.lost[word] & bit;
+        if let Some(code) = numeric::read_element(dtype, &from.bytes, i) {
+            numeric::write_element(dtype, &mut self.bytes, i, code);
         }
     }
 
@@ -218,12 +228,15 @@ impl Overlay {
 }
 
 /// What a CTA sees of memory.
+#[derive(Clone)]
 pub(crate) struct View<'m> {
     pub(crate) launched: Launched<'m>,
     overlays: IndexVec<ParamId, Overlay>,
     /// Place of each executed store.
     sites: Vec<Span>,
     waited: bool,
+    /// Roles that have ended had waited.
+    roles_waited: bool,
     arrivals: Vec<Arrival>,
     /// Words at which this CTA is the last, from the outermost choice inwards.
     last_at: Vec<Word>,
@@ -240,6 +253,15 @@ pub(crate) struct Stores {
     pub(crate) reads: Reads,
 }
 
+/// What a role has stored, with what was stored before it.
+pub(crate) struct RoleStores {
+    overlays: IndexVec<ParamId, Overlay>,
+    sites: Vec<Span>,
+    waited: bool,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
 impl<'m> View<'m> {
     pub(crate) fn new(launched: Launched<'m>) -> View<'m> {
         View {
@@ -247,6 +269,7 @@ impl<'m> View<'m> {
             overlays: launched.params.iter().map(|_| Overlay::default()).collect(),
             sites: Vec::new(),
             waited: false,
+            roles_waited: false,
             arrivals: Vec::new(),
             last_at: Vec::new(),
             reads: Reads::new(),
@@ -257,10 +280,58 @@ impl<'m> View<'m> {
 
     /// `grid_wait`: earlier kernels have ended, and may have written over what this one stored before.
     pub(crate) fn wait(&mut self) {
-        if self.launched.early && !self.waited {
+        if self.launched.early && !self.waited && !self.roles_waited {
             self.lose_stores();
         }
         self.waited = true;
+    }
+
+    /// What a role sees that begins.
+    pub(crate) fn begin_role(&self) -> View<'m> {
+        View { bytes_read: 0, bytes_written: 0, ..self.clone() }
+    }
+
+    /// The stores of a role that ends.
+    pub(crate) fn into_role(self) -> RoleStores {
+        let View { overlays, sites, waited, bytes_read, bytes_written, .. } = self;
+        RoleStores { overlays, sites, waited, bytes_read, bytes_written }
+    }
+
+    /// Adds what a role has stored that began when there were `before` stores.
+    pub(crate) fn end_role(&mut self, role: RoleStores, before: usize) -> Result<(), EmuError> {
+        let shift = (self.sites.len() - before) as u32;
+        let before = before as u32;
+        for id in self.launched.params.ids() {
+            let dtype = self.launched.params[id].dtype;
+            for (&number, page) in &role.overlays[id].pages {
+                let own = self.overlays[id].pages.entry(number);
+                let own = own.or_insert_with(|| Box::new(Page::new(dtype)));
+                for i in (0..PAGE).filter(|&i| page.sites[i] > before) {
+                    if own.sites[i] > before {
+                        let name = &self.launched.params[id].name;
+                        let index = (number * PAGE + i) as u64;
+                        let message = format!("two roles store to one element of `{name}`");
+                        let place = role.sites[page.sites[i] as usize - 1];
+                        let other = self.sites[own.sites[i] as usize - 1];
+                        return Err(EmuError::new(ErrorKind::StoreConflict, place, message)
+                            .at(self.launched.coordinate(id, index))
+                            .other(other, "another role stores here"));
+                    }
+                    own.copy_one(dtype, page, i);
+                    own.sites[i] = page.sites[i] + shift;
+                }
+            }
+        }
+        self.sites.extend(role.sites.into_iter().skip(before as usize));
+        self.roles_waited |= role.waited;
+        self.bytes_read += role.bytes_read;
+        self.bytes_written += role.bytes_written;
+        Ok(())
+    }
+
+    /// Stores so far.
+    pub(crate) fn stores(&self) -> usize {
+        self.sites.len()
     }
 
     fn lose_stores(&mut self) {
@@ -275,7 +346,7 @@ impl<'m> View<'m> {
 
     /// The stores, when the CTA has ended.
     pub(crate) fn into_stores(mut self) -> Stores {
-        if self.launched.early && !self.waited {
+        if self.launched.early && !self.waited && !self.roles_waited {
             self.lose_stores();
         }
         Stores {

@@ -1,6 +1,6 @@
 //! The device level: one operation handles the elements of one thread.
 //!
-//! All threads of the CTA run the same statements; control flow is uniform. A [`Frag`] is an array of
+//! All threads of the CTA, or of a role, run the same statements; control flow is uniform. A [`Frag`] is an array of
 //! registers of one thread, defined once; a [`Slot`] is an array of registers that is assigned to.
 //! Addresses are element offsets from a parameter, or byte offsets into shared memory. Nothing is
 //! implied: shuffles, barriers and shared memory stand as operations.
@@ -12,7 +12,10 @@ use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::index::IndexVec;
-use crate::kernel::{CachePolicy, ClusterAxis, Evict, Launch, Literal, Param, ParamId};
+use crate::kernel::{
+    Barrier, BarrierId, CachePolicy, ClusterAxis, Evict, Launch, Literal, Param, ParamId, Role,
+    RoleId,
+};
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
@@ -45,6 +48,10 @@ pub struct DeviceKernel {
     pub frags: IndexVec<FragId, Frag>,
     /// Types of the slots.
     pub slots: IndexVec<SlotId, Slot>,
+    /// Every role.
+    pub roles: IndexVec<RoleId, Role>,
+    /// Every barrier of roles.
+    pub barriers: IndexVec<BarrierId, PlacedBarrier>,
     /// The statements.
     pub body: Vec<DeviceStmt>,
     /// Bytes of shared memory that the statements use.
@@ -187,6 +194,83 @@ pub enum Map {
     All(u32),
     /// Element `table[i]` to element `i`.
     Table(Vec<u32>),
+}
+
+/// A barrier with its place: a word of 64 bits for each slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedBarrier {
+    /// Slots, arrivals, bytes.
+    pub barrier: Barrier,
+    /// First byte in shared memory.
+    pub base: u32,
+}
+
+/// What threads do at a barrier of roles. `slot` is a register with an i32 below the number of slots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DevicePipe {
+    /// One thread of the CTA makes all barriers, for all threads and for copies.
+    Init,
+    /// Each thread of the role waits until so many rounds are complete; at once for none.
+    Wait {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+        /// How many (i32).
+        rounds: (FragId, u32),
+    },
+    /// The first thread of the role arrives and announces the bytes of the round.
+    Announce {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+    },
+    /// Each warp of the role arrives once, after what its threads have done; in a role of one thread, that one does.
+    Arrive {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+    },
+    /// The first thread of the role starts copies from a buffer to shared memory that count at the barrier.
+    Copy {
+        /// Where from.
+        source: Place,
+        /// Where to.
+        dest: Place,
+        /// One entry an instruction: whole multiples of 16 bytes, aligned to 16 on both sides.
+        pieces: Vec<Piece>,
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+        /// Eviction priority.
+        evict: Option<Evict>,
+    },
+}
+
+impl DevicePipe {
+    /// Calls `see` with every register that it reads.
+    pub fn each_register(&self, mut see: impl FnMut((FragId, u32))) {
+        match self {
+            DevicePipe::Init => {}
+            DevicePipe::Wait { barrier: _, slot, rounds } => {
+                see(*slot);
+                see(*rounds);
+            }
+            DevicePipe::Announce { barrier: _, slot } | DevicePipe::Arrive { barrier: _, slot } => {
+                see(*slot);
+            }
+            DevicePipe::Copy { slot, pieces, .. } => {
+                see(*slot);
+                for piece in pieces {
+                    let registers = [piece.source.offset, piece.dest.offset];
+                    registers.into_iter().flatten().for_each(&mut see);
+                }
+            }
+        }
+    }
 }
 
 /// A statement with its place.
@@ -423,6 +507,21 @@ pub enum DeviceOp {
         /// u32, one element.
         until: FragId,
     },
+    /// All threads of the role around it meet, at the role's named barrier; shared memory that they wrote before is
+    /// visible to them after.
+    RoleBarrier {
+        /// The role.
+        role: RoleId,
+    },
+    /// What the threads of a role do at a barrier that it shares with others.
+    Pipe(DevicePipe),
+    /// What the threads of one role do while others do theirs; roles that follow each other directly run side by side.
+    Role {
+        /// Who runs it.
+        role: RoleId,
+        /// Its statements.
+        body: Vec<DeviceStmt>,
+    },
     /// Orders what the thread did before it ahead of what it does after it, for all threads of the device.
     Fence,
     /// `dst` = a u32 word of a buffer, which becomes 0 where it was `limit` or more, else 1 more, in one step.
@@ -512,6 +611,8 @@ pub enum Special {
     Lane,
     /// Warp of the CTA.
     Warp,
+    /// Warp of a role that begins with this warp of the CTA; in warps before it, below zero.
+    WarpFrom(u32),
 }
 
 /// A region of memory with a place in it.

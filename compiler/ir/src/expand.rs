@@ -21,11 +21,13 @@ mod linear;
 mod memory;
 mod mma;
 mod notes;
+mod pipes;
 mod prefetch;
 mod queue;
 mod ranks;
 mod rearrange;
 mod relayout;
+mod roles;
 mod scan;
 mod shared;
 mod statements;
@@ -51,8 +53,9 @@ pub(crate) use cleanup::{each_read, result};
 pub(crate) use notes::{AccessNote, Notes, RelayoutWay};
 pub(crate) use uses::each_use;
 
-use crate::device::{DeviceKernel, FragId, OpRole, SlotId, WaitOrder};
-use crate::kernel::{Kernel, ParamId, SmemId, TileAccess, ValueId, VarId};
+use crate::device::{DeviceKernel, FragId, OpRole, PlacedBarrier, SlotId, WaitOrder};
+use crate::index::IndexVec;
+use crate::kernel::{Barrier, BarrierId, Kernel, ParamId, SmemId, TileAccess, ValueId, VarId};
 use crate::smem_plan::{SmemPlan, over_budget};
 
 /// Expands a kernel; errors name what exceeds the target.
@@ -66,6 +69,7 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
         return Err(vec![found]);
     }
     let mut expander = Expander::new(kernel);
+    expander.make_barriers();
     let edges = cluster::Edges::of(kernel);
     if edges.entry {
         expander.meet_cluster();
@@ -87,12 +91,24 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
         params: kernel.params.clone(),
         frags: b.frags,
         slots: b.slots,
+        roles: kernel.roles.clone(),
+        barriers: placed(kernel),
         body,
         shared_bytes: shared.peak(),
         locs: b.locs,
     };
     cleanup::remove_dead(&mut device);
     Ok((device, notes))
+}
+
+/// The barriers with their places.
+fn placed(kernel: &Kernel) -> IndexVec<BarrierId, PlacedBarrier> {
+    let plan = SmemPlan::of(kernel);
+    let place = |(id, barrier): (BarrierId, &Barrier)| PlacedBarrier {
+        barrier: barrier.clone(),
+        base: u32::try_from(plan.barrier(id)).unwrap_or(u32::MAX),
+    };
+    kernel.barriers.iter_enumerated().map(place).collect()
 }
 
 /// What stands for a value of the kernel level.
@@ -121,6 +137,8 @@ struct Expander<'k> {
     /// Tiles that products of a warpgroup read and threads write.
     operands: FxHashSet<SmemId>,
     queue: queue::Queue<'k>,
+    /// Roles of the region that is being expanded.
+    region: roles::Region,
     notes: Notes,
     /// Conditions that are arrivals, with their counters.
     arrivals: FxHashMap<ValueId, ParamId>,
@@ -146,6 +164,7 @@ impl<'k> Expander<'k> {
             in_place: FxHashMap::default(),
             operands: warpgroup::written_operands(kernel),
             queue: queue::Queue::default(),
+            region: roles::Region::new(),
             notes: Notes::default(),
             arrivals: FxHashMap::default(),
             errors: Vec::new(),

@@ -9,7 +9,7 @@
 //!
 //! Assumes a well-typed kernel (shapes broadcast, letters agree). Guarantees on success that every value
 //! and variable has a distribution whose extents are its shape, that operands of an operation agree axis
-//! by axis, and that digits of the lane and warp index are used by one axis of a tile at most.
+//! by axis, that each is spread over as many warps as its distribution said before, and that digits of the lane and warp index are used by one axis of a tile at most.
 //!
 //! [`AxisMap`]: crate::distribution::AxisMap
 
@@ -55,8 +55,7 @@ pub fn distribute(kernel: &mut Kernel) -> Result<(), Vec<Diagnostic>> {
 
 /// Gives each tile the maps of its classes.
 fn write_distributions(kernel: &mut Kernel, classes: &Classes, maps: &[Option<AxisMap>]) {
-    let warps = kernel.launch.warps;
-    let spread = |tile: Tile, shape: &[u32]| {
+    let spread = |tile: Tile, shape: &[u32], warps: u32| {
         let axes = shape.iter().enumerate().map(|(axis, &extent)| {
             let map = classes.class(tile, axis).and_then(|class| maps[class]);
             map.unwrap_or_else(|| AxisMap::local(extent))
@@ -64,11 +63,15 @@ fn write_distributions(kernel: &mut Kernel, classes: &Classes, maps: &[Option<Ax
         Distribution { warps, axes: axes.collect() }
     };
     for id in kernel.values.ids() {
-        kernel.values[id].distribution = spread(Tile::Value(id), &kernel.values[id].shape);
+        let value = &kernel.values[id];
+        let spread = spread(Tile::Value(id), &value.shape, value.distribution.warps);
+        kernel.values[id].distribution = spread;
     }
     for index in 0..kernel.vars.len() {
         let id = Id::new(index);
-        kernel.vars[id].distribution = spread(Tile::Var(id), &kernel.vars[id].shape);
+        let var = &kernel.vars[id];
+        let spread = spread(Tile::Var(id), &var.shape, var.distribution.warps);
+        kernel.vars[id].distribution = spread;
     }
 }
 

@@ -7,7 +7,10 @@
 //! statement is reached by all threads of the role or by none.
 
 mod cluster;
+mod contract;
+mod pipe;
 mod ranks;
+mod role;
 mod smem;
 mod walk;
 mod warpgroup;
@@ -26,7 +29,10 @@ use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 pub use cluster::ClusterAxis;
+pub use contract::{Contract, ContractBound, Distinct};
+pub use pipe::{Barrier, PipeOp, copied, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
+pub use role::{MAX_ROLES, Role};
 pub use smem::{Smem, SmemSwizzle, Storage};
 pub(crate) use walk::defined_in;
 pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom};
@@ -41,6 +47,10 @@ ids! {
     VarId = "t";
     /// A tile in shared memory.
     SmemId = "s";
+    /// A role.
+    RoleId = "role";
+    /// A barrier at which roles hand slots over.
+    BarrierId = "b";
 }
 
 /// A kernel with all shapes and distributions concrete.
@@ -64,6 +74,10 @@ pub struct Kernel {
     pub vars: IndexVec<VarId, Var>,
     /// Every tile in shared memory.
     pub smem: IndexVec<SmemId, Smem>,
+    /// Every role.
+    pub roles: IndexVec<RoleId, Role>,
+    /// Every barrier of roles.
+    pub barriers: IndexVec<BarrierId, Barrier>,
     /// The statements.
     pub body: Vec<Stmt>,
     /// Findings that the author has waived: `// allow E0107: reason`.
@@ -200,33 +214,6 @@ pub enum Extent {
     Const(u32),
     /// The value of a `scalar` parameter.
     Scalar(ParamId),
-}
-
-/// `in lo..hi [distinct [except v]]`: every element is at least `lo` and below `hi`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contract {
-    /// Least value.
-    pub lo: i64,
-    /// Bound of the values.
-    pub hi: ContractBound,
-    /// No value occurs twice, but for the exception.
-    pub distinct: Option<Distinct>,
-}
-
-/// The exclusive upper bound of a contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ContractBound {
-    /// A constant.
-    Const(i64),
-    /// `scalar + offset`: the value of a `scalar` parameter (offset 1 for `..=`).
-    Scalar(ParamId, i64),
-}
-
-/// The `distinct` part of a contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Distinct {
-    /// A value that may repeat.
-    pub except: Option<i64>,
 }
 
 /// A value: scalar (rank 0) or tile.
@@ -374,6 +361,19 @@ pub enum StmtKind {
     /// `sync cluster`: all threads of all CTAs of the cluster meet; what they stored to shared memory of any of them
     /// before is visible after.
     SyncCluster,
+    /// `sync ROLE`, in that role: its threads meet; what they stored to shared memory before is visible to them after.
+    SyncRole,
+    /// What a role does at a barrier that it shares with others.
+    Pipe(PipeOp),
+    /// What one role does while others do theirs. Roles that follow each other directly run side by side: each starts
+    /// when its warps come here, and the statements after the last of them are run by each warp when its role has
+    /// ended. Neither orders memory.
+    Role {
+        /// Who runs it.
+        role: RoleId,
+        /// Its statements.
+        body: Vec<Stmt>,
+    },
     /// Waits for the kernels that this one depends on.
     GridWait,
     /// Lets the dependent kernels start.
@@ -420,7 +420,7 @@ pub enum StmtKind {
 macro_rules! bodies_of {
     ($kind:expr, $none:expr) => {
         match $kind {
-            StmtKind::For { body, .. } => [body, $none],
+            StmtKind::For { body, .. } | StmtKind::Role { body, .. } => [body, $none],
             StmtKind::If { then_body, else_body, .. } => [then_body, else_body],
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
@@ -435,6 +435,8 @@ macro_rules! bodies_of {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -63,6 +63,7 @@ pub fn effect(stmts: &[Stmt]) -> Effect {
             StmtKind::GridWait => Effect::EveryPath,
             StmtKind::For { body, .. } => effect(body).repeated(),
             StmtKind::If { then_body, else_body, .. } => effect(then_body).or(effect(else_body)),
+            StmtKind::Role { body, .. } => effect(body),
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Store { .. }
@@ -76,6 +77,8 @@ pub fn effect(stmts: &[Stmt]) -> Effect {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => Effect::Nothing,

@@ -1,17 +1,22 @@
 //! Where tiles lie in the shared memory of a CTA: one after the other in the order of declaration, each slot
-//! at a multiple of the tile's alignment. What the compiler itself exchanges between warps lies behind them.
+//! at a multiple of the tile's alignment, then the barriers of roles. What the compiler itself exchanges between warps lies behind them.
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use crate::index::Id;
-use crate::kernel::{Kernel, SmemId};
+use crate::kernel::{BarrierId, Kernel, SmemId};
+
+/// Bytes of one slot of a barrier.
+const BARRIER_BYTES: u64 = 8;
 
 /// The places of all tiles.
 #[derive(Debug, Clone, Default)]
 pub struct SmemPlan {
     /// First byte of each tile.
     bases: Vec<u64>,
-    /// Bytes of all tiles.
+    /// First byte of each barrier.
+    barriers: Vec<u64>,
+    /// Bytes of all tiles and barriers.
     bytes: u64,
 }
 
@@ -27,6 +32,11 @@ impl SmemPlan {
             plan.bases.push(base);
             plan.bytes = base.saturating_add(all);
         }
+        for barrier in kernel.barriers.iter() {
+            let base = plan.bytes.checked_next_multiple_of(BARRIER_BYTES).unwrap_or(u64::MAX);
+            plan.barriers.push(base);
+            plan.bytes = base.saturating_add(BARRIER_BYTES * u64::from(barrier.slots));
+        }
         plan
     }
 
@@ -35,7 +45,12 @@ impl SmemPlan {
         self.bases.get(tile.index()).copied().unwrap_or(0)
     }
 
-    /// Bytes of all tiles, gaps included.
+    /// First byte of a barrier.
+    pub fn barrier(&self, barrier: BarrierId) -> u64 {
+        self.barriers.get(barrier.index()).copied().unwrap_or(0)
+    }
+
+    /// Bytes of all tiles and barriers, gaps included.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -9,7 +9,9 @@ mod buffers;
 mod cluster;
 mod device;
 mod memory_order;
+mod pipes;
 mod ranks;
+mod roles;
 mod scalars;
 mod scatter;
 mod shared_memory;
@@ -84,6 +86,20 @@ pub const PASSES: &[Pass] = &[
         run: Run::Kernel(structure::check),
     },
     Pass {
+        name: "roles",
+        codes: &[Code::E0150, Code::E0153],
+        proves: "R9, in part: warps of roles that run side by side are apart, and none reads a buffer that \
+                 another one stores to",
+        run: Run::Kernel(roles::check),
+    },
+    Pass {
+        name: "pipes",
+        codes: &[Code::E0154],
+        proves: "R3, R4, in part: each role of a barrier handles each index once and in order, all of them as many; \
+                 copies bring the bytes that are announced",
+        run: Run::Kernel(pipes::check),
+    },
+    Pass {
         name: "memory-order",
         codes: &[Code::E0107, Code::E0108, Code::E0109, Code::E0110, Code::E0111],
         proves: "R1, R2: on every path, data that an earlier kernel may still write is read, and memory \
@@ -127,6 +143,7 @@ pub const PASSES: &[Pass] = &[
             Code::E0140,
             Code::E0141,
             Code::E0142,
+            Code::E0153,
             Code::E0219,
             Code::E0503,
         ],

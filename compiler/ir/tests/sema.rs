@@ -275,6 +275,13 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             StmtKind::Signal(_) => "signal".to_owned(),
             StmtKind::Await(_) => "await".to_owned(),
             StmtKind::Warpgroup(_) => "warpgroup".to_owned(),
+            StmtKind::SyncRole => "sync of the role".to_owned(),
+            StmtKind::Pipe(op) => format!("at {}", kernel.barriers[op.place().0].name),
+            StmtKind::Role { role, body } => {
+                lines.push(format!("{indent}role {}", kernel.roles[*role].name));
+                walk(kernel, body, &inner, lines);
+                continue;
+            }
             StmtKind::GridWait => "grid_wait".to_owned(),
             StmtKind::GridLaunch => "grid_launch".to_owned(),
             StmtKind::Assert { message, .. } => format!("assert {message}"),

@@ -7,7 +7,9 @@
 //! a barrier does not see.
 
 use kernel_abi::{Access, DType};
-use kernel_ir::device::{Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Place, Vector};
+use kernel_ir::device::{
+    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Place, Vector,
+};
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{CachePolicy, Evict, ParamId};
 use melior::dialect::arith::CmpiPredicate;
@@ -53,8 +55,9 @@ fn priority(evict: Evict) -> Priority {
 fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
     statements.iter().any(|statement| match &statement.op {
         DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => cache.evict == Some(evict),
-        DeviceOp::CopyAsync { evict: used, .. } => *used == Some(evict),
-        DeviceOp::For { body, .. } => uses_policy(body, evict),
+        DeviceOp::CopyAsync { evict: used, .. }
+        | DeviceOp::Pipe(DevicePipe::Copy { evict: used, .. }) => *used == Some(evict),
+        DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => uses_policy(body, evict),
         DeviceOp::If { then_body, else_body, .. } => {
             uses_policy(then_body, evict) || uses_policy(else_body, evict)
         }
@@ -82,6 +85,8 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::ClusterBarrier
         | DeviceOp::Signal { .. }
         | DeviceOp::Await { .. }
+        | DeviceOp::RoleBarrier { .. }
+        | DeviceOp::Pipe(_)
         | DeviceOp::Fence
         | DeviceOp::AtomicInc { .. }
         | DeviceOp::GridWait

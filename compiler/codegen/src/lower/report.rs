@@ -46,7 +46,7 @@ impl Used {
                     self.prints = true;
                     self.most_arguments = self.most_arguments.max(args.len());
                 }
-                DeviceOp::For { body, .. } => self.add(body),
+                DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => self.add(body),
                 DeviceOp::If { then_body, else_body, .. } => {
                     self.add(then_body);
                     self.add(else_body);
@@ -78,6 +78,8 @@ impl Used {
                 | DeviceOp::ClusterBarrier
                 | DeviceOp::Signal { .. }
                 | DeviceOp::Await { .. }
+                | DeviceOp::RoleBarrier { .. }
+                | DeviceOp::Pipe(_)
                 | DeviceOp::Fence
                 | DeviceOp::AtomicInc { .. }
                 | DeviceOp::GridWait

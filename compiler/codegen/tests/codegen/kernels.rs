@@ -10,7 +10,7 @@ use kernel_ir::device::{
     SlotId, Special, Vector,
 };
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{CachePolicy, Extent, Launch, Literal, Param, ParamId, Pdl};
+use kernel_ir::kernel::{CachePolicy, Extent, Launch, Literal, Param, ParamId, Pdl, Role};
 use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
 use kernel_ir::target::Target;
 
@@ -40,6 +40,8 @@ impl KernelBuilder {
                 params: IndexVec::new(),
                 frags: IndexVec::new(),
                 slots: IndexVec::new(),
+                roles: IndexVec::new(),
+                barriers: IndexVec::new(),
                 body: Vec::new(),
                 shared_bytes: 0,
                 locs: IndexVec::new(),
@@ -50,6 +52,11 @@ impl KernelBuilder {
 
     pub(crate) fn launch(&mut self) -> &mut Launch {
         &mut self.kernel.launch
+    }
+
+    pub(crate) fn role(&mut self, name: &str, first: u32, warps: u32) {
+        let (name, span) = (name.to_owned(), Span::default());
+        self.kernel.roles.push(Role { name, first, warps, elect: false, span });
     }
 
     pub(crate) fn shared(&mut self, bytes: u32) {

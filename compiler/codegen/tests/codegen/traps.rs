@@ -4,6 +4,7 @@ use kernel_abi::{Access, DType};
 use kernel_codegen::{Input, LeftoverKind, Stage, Tools, run, scan};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp};
 use kernel_ir::index::Id;
+use kernel_ir::kernel::RoleId;
 use kernel_ir::ops::BinaryOp;
 use kernel_ir::target::Target;
 
@@ -117,8 +118,10 @@ fn nothing_plain_crosses_a_wait() {
         ("grid_launch", DeviceOp::GridLaunch),
         ("barrier", DeviceOp::Barrier),
         ("barrier of a cluster", DeviceOp::ClusterBarrier),
+        ("named barrier", DeviceOp::RoleBarrier { role: RoleId::new(0) }),
     ] {
         let mut k = KernelBuilder::new("crossing", Target::Sm90a);
+        k.role("all", 0, 4);
         let x = k.param("x", Access::Inout, DType::F32);
         let y = k.param("y", Access::Output, DType::F32);
         let at = k.thread(1);

@@ -106,7 +106,7 @@ impl Machine<'_> {
 }
 
 /// One side of a piece.
-fn vector(piece: &Piece, address: Address) -> Vector {
+pub(super) fn vector(piece: &Piece, address: Address) -> Vector {
     let Address { offset, constant } = address;
     Vector { first: 0, len: piece.len, offset, constant, predicate: None }
 }

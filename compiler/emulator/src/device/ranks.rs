@@ -32,7 +32,7 @@ pub fn run_device_on_ranks(
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let (params, launch) = (&kernel.params, &kernel.launch);
     let ranks = Ranks { params, launch, span, launches, options };
-    ranks::run(&ranks, memories, || Shared::new(kernel.shared_bytes, false), one)
+    ranks::run(&ranks, memories, || Shared::new(kernel.shared_bytes, false, false), one)
 }
 
 impl Machine<'_> {

@@ -4,6 +4,7 @@ use kernel_dsl::source::Span;
 
 use crate::cluster::{Marks, Member, Seen};
 use crate::error::{EmuError, ErrorKind};
+use crate::roles::{Clock, Names, Stamp, Touches};
 
 /// No thread, and more than one thread.
 const NOBODY: u32 = u32::MAX;
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     cells: Vec<Cell>,
     /// Which CTAs touched each byte; empty where there is one.
     marks: Vec<Marks>,
+    /// Which roles did; empty where there are none.
+    touches: Vec<Touches>,
 }
 
 /// An access of one thread.
@@ -58,6 +61,8 @@ pub(super) struct By<'m> {
     /// Fences ahead of products that they have passed.
     pub(super) fences: u32,
     pub(super) seen: Seen,
+    pub(super) clock: &'m Clock,
+    pub(super) names: Names<'m>,
 }
 
 impl By<'_> {
@@ -68,12 +73,13 @@ impl By<'_> {
 }
 
 impl Shared {
-    /// Shared memory that threads of a cluster may touch, or of one CTA alone.
-    pub(super) fn new(bytes: u32, in_cluster: bool) -> Shared {
+    /// Shared memory that threads of a cluster may touch, or of one CTA alone, with or without roles.
+    pub(super) fn new(bytes: u32, in_cluster: bool, has_roles: bool) -> Shared {
         let never = Touch { cta: 0, thread: NOBODY, interval: 0, span: Span::default() };
         let cell = Cell { byte: 0, written: false, write: never, read: never, fences: 0 };
         let marks = vec![Marks::NEVER; if in_cluster { bytes as usize } else { 0 }];
-        Shared { cells: vec![cell; bytes as usize], marks }
+        let touches = vec![Touches::default(); if has_roles { bytes as usize } else { 0 }];
+        Shared { cells: vec![cell; bytes as usize], marks, touches }
     }
 
     fn check_place(&self, at: i64, len: usize, by: &By<'_>) -> Result<usize, EmuError> {
@@ -103,6 +109,11 @@ impl Shared {
         by.member.race(&name, by.seen, other).thread(by.thread)
     }
 
+    fn role_race(by: &By<'_>, byte: usize, other: Stamp) -> EmuError {
+        let name = format!("byte {byte} of shared memory");
+        by.names.race(&name, by.clock, by.seen.span, other).thread(by.thread)
+    }
+
     /// Reads bytes.
     pub(super) fn read(&mut self, at: i64, out: &mut [u8], by: By<'_>) -> Result<(), EmuError> {
         let at = self.check_place(at, out.len(), &by)?;
@@ -119,6 +130,10 @@ impl Shared {
             }
             if let Some(other) = self.marks.get_mut(at + i).and_then(|marks| marks.read(by.seen)) {
                 return Err(Shared::cluster_race(&by, at + i, other));
+            }
+            let touches = self.touches.get_mut(at + i);
+            if let Some(other) = touches.and_then(|t| t.read(by.clock, by.seen.span)) {
+                return Err(Shared::role_race(&by, at + i, other));
             }
             let thread = if cell.read.races(&by) { SEVERAL } else { by.thread as u32 };
             cell.read = Touch { thread, ..by.touch() };
@@ -156,6 +171,32 @@ impl Shared {
         Ok(())
     }
 
+    /// Starts a bulk copy: its bytes hold nothing until it has landed. Gives its first byte.
+    pub(super) fn begin_bulk(
+        &mut self,
+        at: i64,
+        len: usize,
+        by: By<'_>,
+        stamp: Stamp,
+    ) -> Result<usize, EmuError> {
+        let at = self.check_place(at, len, &by)?;
+        for i in at..at + len {
+            let touches = self.touches.get_mut(i);
+            if let Some(other) = touches.and_then(|t| t.copy(by.clock, stamp)) {
+                return Err(Shared::role_race(&by, i, other));
+            }
+            self.cells[i].written = false;
+        }
+        Ok(at)
+    }
+
+    /// A bulk copy lands.
+    pub(super) fn land(&mut self, at: usize, bytes: &[u8]) {
+        for (cell, &byte) in self.cells[at..].iter_mut().zip(bytes) {
+            (cell.byte, cell.written) = (byte, true);
+        }
+    }
+
     /// Writes bytes.
     pub(super) fn write(&mut self, at: i64, bytes: &[u8], by: By<'_>) -> Result<(), EmuError> {
         let at = self.check_place(at, bytes.len(), &by)?;
@@ -166,6 +207,10 @@ impl Shared {
             }
             if let Some(other) = self.marks.get_mut(at + i).and_then(|marks| marks.write(by.seen)) {
                 return Err(Shared::cluster_race(&by, at + i, other));
+            }
+            let touches = self.touches.get_mut(at + i);
+            if let Some(other) = touches.and_then(|t| t.write(by.clock, by.seen.span)) {
+                return Err(Shared::role_race(&by, at + i, other));
             }
             cell.byte = byte;
             cell.written = true;

@@ -35,6 +35,8 @@ impl Device {
             params: tile.params,
             frags: Default::default(),
             slots: Default::default(),
+            roles: Default::default(),
+            barriers: Default::default(),
             body: Vec::new(),
             shared_bytes,
             locs: Default::default(),

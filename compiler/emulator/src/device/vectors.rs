@@ -10,6 +10,7 @@ use super::registers::{self, Registers};
 use super::shared::By;
 use crate::cluster::Life;
 use crate::error::{EmuError, ErrorKind};
+use crate::roles::Names;
 
 impl Machine<'_> {
     /// Loads vectors into `dst`.
@@ -212,7 +213,10 @@ impl Machine<'_> {
     pub(super) fn by(&self, t: usize, span: Span) -> By<'_> {
         let seen = self.member.seen(self.meetings, span);
         let fences = self.products.fences;
-        By { member: self.member, thread: t, interval: self.interval, fences, seen }
+        let (clock, names) =
+            (&self.clock, Names { roles: &self.kernel.roles, barriers: &self.barriers });
+        let (member, interval) = (self.member, self.interval);
+        By { member, thread: t, interval, fences, seen, clock, names }
     }
 
     /// The rank of the CTA whose shared memory thread `t` means.

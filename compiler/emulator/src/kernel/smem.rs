@@ -2,8 +2,6 @@
 //!
 //! A copy arrives as late as it may: when a `settle` says so, and no element of it before.
 
-use std::collections::VecDeque;
-
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Kernel, Smem, SmemId, Storage, TileAccess};
@@ -13,6 +11,7 @@ use super::Machine;
 use super::access::Tile;
 use crate::cluster::Marks;
 use crate::error::{EmuError, ErrorKind};
+use crate::roles::{Names, Stamp, Touches};
 
 /// One slot of a tile.
 struct Slot {
@@ -21,6 +20,8 @@ struct Slot {
     written: Vec<u64>,
     /// Which CTAs touched each element; empty where there is one.
     marks: Vec<Marks>,
+    /// Which roles did; empty where there are none.
+    touches: Vec<Touches>,
 }
 
 /// All tiles of a CTA.
@@ -28,12 +29,10 @@ pub(super) struct SharedTiles {
     tiles: IndexVec<SmemId, Vec<Slot>>,
     /// Stores so far.
     stores: u64,
-    /// Groups of copies that have not arrived, oldest first.
-    groups: VecDeque<Vec<Arrival>>,
 }
 
 /// An element on its way.
-struct Arrival {
+pub(super) struct Arrival {
     tile: SmemId,
     slot: usize,
     place: usize,
@@ -43,16 +42,18 @@ struct Arrival {
 impl SharedTiles {
     pub(super) fn new(kernel: &Kernel) -> SharedTiles {
         let is_shared = kernel.launch.cluster_size() > 1;
+        let has_roles = !kernel.roles.is_empty();
         let slot = |tile: &Smem| {
             let len: usize = tile.shape.iter().map(|&e| e as usize).product();
             Slot {
                 elements: Elements::splat(tile.dtype, 0, len),
                 written: vec![0; len],
                 marks: vec![Marks::NEVER; if is_shared { len } else { 0 }],
+                touches: vec![Touches::default(); if has_roles { len } else { 0 }],
             }
         };
         let tiles = kernel.smem.iter().map(|t| (0..t.slots).map(|_| slot(t)).collect()).collect();
-        SharedTiles { tiles, stores: 0, groups: VecDeque::new() }
+        SharedTiles { tiles, stores: 0 }
     }
 }
 
@@ -110,6 +111,7 @@ impl Machine<'_> {
     ) -> Result<usize, EmuError> {
         let (declared, member) = (&self.kernel.smem[target.tile], self.member);
         let (by, mut shared) = (member.seen(self.meetings, access.span), member.shared(target.cta));
+        let (clock, names) = (&self.clock, self.names());
         let slot = &mut shared.tiles[target.tile][target.slot];
         let mut present = 0;
         tile.runs(|start, count, at| {
@@ -124,6 +126,11 @@ impl Machine<'_> {
             for place in start..start + count {
                 if let Some(other) = slot.marks.get_mut(place).and_then(|m| m.read(by)) {
                     let error = member.race(&named(declared), by, other);
+                    return Err(error.at(coordinate(declared, place)));
+                }
+                let touches = slot.touches.get_mut(place);
+                if let Some(other) = touches.and_then(|t| t.read(clock, access.span)) {
+                    let error = names.race(&named(declared), clock, access.span, other);
                     return Err(error.at(coordinate(declared, place)));
                 }
             }
@@ -146,6 +153,7 @@ impl Machine<'_> {
         let (by, mut shared) = (member.seen(self.meetings, access.span), member.shared(target.cta));
         shared.stores += 1;
         let number = shared.stores;
+        let (clock, names) = (&self.clock, self.names());
         let slot = &mut shared.tiles[target.tile][target.slot];
         tile.runs(|start, count, at| {
             for i in 0..count {
@@ -162,11 +170,72 @@ impl Machine<'_> {
                         .race(&named(declared), by, other)
                         .at(coordinate(declared, place)));
                 }
+                let touches = slot.touches.get_mut(place);
+                if let Some(other) = touches.and_then(|t| t.write(clock, access.span)) {
+                    let error = names.race(&named(declared), clock, access.span, other);
+                    return Err(error.at(coordinate(declared, place)));
+                }
                 slot.elements.set(place, value.get(at + i));
             }
             Ok(())
         })?;
         Ok(true)
+    }
+}
+
+impl SharedTiles {
+    /// A copy lands.
+    pub(super) fn land(&mut self, places: Places, elements: &Elements) {
+        let Places { tile, slot, places } = places;
+        self.stores += 1;
+        let number = self.stores;
+        let slot = &mut self.tiles[tile][slot];
+        for (i, place) in places.into_iter().enumerate() {
+            slot.elements.set(place, elements.get(i));
+            slot.written[place] = number;
+        }
+    }
+}
+
+/// Elements of a slot that a copy fills, in the order of what it brings.
+pub(super) struct Places {
+    tile: SmemId,
+    slot: usize,
+    places: Vec<usize>,
+}
+
+impl<'k> Machine<'k> {
+    pub(super) fn names(&self) -> Names<'k> {
+        Names { roles: &self.kernel.roles, barriers: &self.kernel.barriers }
+    }
+
+    /// Starts a bulk copy: what it will fill holds nothing until it has landed.
+    pub(super) fn begin_bulk(
+        &mut self,
+        dest: &TileAccess,
+        to: &Tile,
+        stamp: Stamp,
+    ) -> Result<Option<Places>, EmuError> {
+        let Some(Target { tile, slot, .. }) = self.slot_of(dest.storage, dest.span)? else {
+            return Ok(None);
+        };
+        let (declared, names, clock) = (&self.kernel.smem[tile], self.names(), &self.clock);
+        let mut shared = self.member.own();
+        let Slot { written, touches, .. } = &mut shared.tiles[tile][slot];
+        let mut places = Vec::new();
+        to.runs(|start, count, _| {
+            for place in start as usize..start as usize + count {
+                let touches = touches.get_mut(place);
+                if let Some(other) = touches.and_then(|t| t.copy(clock, stamp)) {
+                    let error = names.race(&named(declared), clock, dest.span, other);
+                    return Err(error.at(coordinate(declared, place)));
+                }
+                written[place] = 0;
+                places.push(place);
+            }
+            Ok(())
+        })?;
+        Ok(Some(Places { tile, slot, places }))
     }
 }
 
@@ -198,7 +267,8 @@ impl Machine<'_> {
         let mut group = Vec::with_capacity(len);
         let (declared, member) = (&self.kernel.smem[id], self.member);
         let (by, mut shared) = (member.seen(self.meetings, dest.span), member.own());
-        let Slot { written, marks, .. } = &mut shared.tiles[id][slot];
+        let (clock, names) = (&self.clock, self.names());
+        let Slot { written, marks, touches, .. } = &mut shared.tiles[id][slot];
         to.runs(|start, count, at| {
             for i in 0..count {
                 let place = start as usize + i;
@@ -207,25 +277,31 @@ impl Machine<'_> {
                         .race(&named(declared), by, other)
                         .at(coordinate(declared, place)));
                 }
+                let touches = touches.get_mut(place);
+                if let Some(other) = touches.and_then(|t| t.write(clock, dest.span)) {
+                    let error = names.race(&named(declared), clock, dest.span, other);
+                    return Err(error.at(coordinate(declared, place)));
+                }
                 written[place] = 0;
                 group.push(Arrival { tile: id, slot, place, code: elements.get(at + i) });
             }
             Ok(())
         })?;
-        shared.groups.push_back(group);
+        drop(shared);
+        self.groups.push_back(group);
         Ok(())
     }
 
     /// A group without copies.
     pub(super) fn empty_group(&mut self) {
-        self.member.own().groups.push_back(Vec::new());
+        self.groups.push_back(Vec::new());
     }
 
     /// Lets all but the `pending` youngest groups arrive.
     pub(super) fn settle(&mut self, pending: u32) {
         let mut shared = self.member.own();
-        while shared.groups.len() > pending as usize {
-            for arrival in shared.groups.pop_front().into_iter().flatten() {
+        while self.groups.len() > pending as usize {
+            for arrival in self.groups.pop_front().into_iter().flatten() {
                 shared.stores += 1;
                 let number = shared.stores;
                 let slot = &mut shared.tiles[arrival.tile][arrival.slot];

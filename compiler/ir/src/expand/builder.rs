@@ -14,7 +14,7 @@ use crate::device::{
 };
 use crate::distribution::{Digit, LANES};
 use crate::index::{Id, IndexVec};
-use crate::kernel::{ClusterAxis, ContractBound, Kernel, Literal, ParamId};
+use crate::kernel::{ClusterAxis, ContractBound, Kernel, Literal, ParamId, RoleId};
 use crate::ops::{BinaryOp, CompareOp};
 
 /// Numbers of the built-ins of a thread, behind the three axes of the grid.
@@ -30,6 +30,8 @@ pub(super) enum Pure {
     Bool(bool),
     Float(DType, u64),
     Special(u8),
+    /// Warp of a role, by its number and its first warp.
+    RoleWarp(u32, u32),
     Param(ParamId),
     Binary(BinaryOp, Reg, Reg),
     Compare(CompareOp, Reg, Reg),
@@ -59,6 +61,8 @@ pub(super) struct Builder<'k> {
     pub(super) locs: IndexVec<LocId, OpLoc>,
     /// The place that statements get.
     pub(super) loc: LocId,
+    /// The role whose statements are built.
+    pub(super) role: Option<RoleId>,
     /// Depth of the scope in which each fragment is defined.
     levels: IndexVec<FragId, usize>,
     facts: FxHashMap<Reg, Fact>,
@@ -102,6 +106,7 @@ impl<'k> Builder<'k> {
             slots: IndexVec::new(),
             locs,
             loc,
+            role: None,
             levels: IndexVec::new(),
             facts: FxHashMap::default(),
             known: FxHashMap::default(),
@@ -226,9 +231,12 @@ impl<'k> Builder<'k> {
     /// The fragment that a pure operation defines, made where its operands exist.
     pub(super) fn pure(&mut self, key: Pure, dtype: DType) -> FragId {
         let operands: &[Reg] = match &key {
-            Pure::Int(..) | Pure::Bool(_) | Pure::Float(..) | Pure::Special(_) | Pure::Param(_) => {
-                &[]
-            }
+            Pure::Int(..)
+            | Pure::Bool(_)
+            | Pure::Float(..)
+            | Pure::Special(_)
+            | Pure::RoleWarp(..)
+            | Pure::Param(_) => &[],
             Pure::Binary(_, a, b) | Pure::Compare(_, a, b) => &[*a, *b],
             Pure::Select(a, b, c) => &[*a, *b, *c],
             Pure::Convert(_, a) => &[*a],
@@ -254,6 +262,7 @@ impl<'k> Builder<'k> {
                 };
                 DeviceOp::Special { dst, which }
             }
+            Pure::RoleWarp(_, first) => DeviceOp::Special { dst, which: Special::WarpFrom(first) },
             Pure::Param(param) => DeviceOp::ScalarParam { dst, param },
             Pure::Binary(op, a, b) => DeviceOp::Binary { dst, op, a: self.arg(a), b: self.arg(b) },
             Pure::Compare(op, a, b) => {
@@ -293,10 +302,15 @@ impl<'k> Builder<'k> {
     }
 
     fn special(&mut self, code: u8, count: u32) -> Linear {
+        self.builtin(Pure::Special(code), count)
+    }
+
+    /// A built-in of the thread, below `count`.
+    fn builtin(&mut self, key: Pure, count: u32) -> Linear {
         if count == 1 {
             return Linear::constant(0);
         }
-        let frag = self.pure(Pure::Special(code), DType::I32);
+        let frag = self.pure(key, DType::I32);
         self.learn((frag, 0), Fact { lo: 0, hi: i64::from(count) - 1, multiple: 1 });
         Linear::register((frag, 0))
     }
@@ -318,32 +332,48 @@ impl<'k> Builder<'k> {
 
     /// A digit of the lane index.
     pub(super) fn lane(&mut self, digit: Digit) -> Linear {
-        self.digit(LANE, LANES, digit)
+        if digit.extent == 1 {
+            return Linear::constant(0);
+        }
+        let index = self.special(LANE, LANES);
+        self.digit(&index, digit)
     }
 
     /// A digit of the warp index.
     pub(super) fn warp(&mut self, digit: Digit) -> Linear {
-        self.digit(WARP, self.kernel.launch.warps, digit)
-    }
-
-    fn digit(&mut self, code: u8, count: u32, digit: Digit) -> Linear {
         if digit.extent == 1 {
             return Linear::constant(0);
         }
-        let index = self.special(code, count);
+        let index = match self.role {
+            None => self.special(WARP, self.kernel.launch.warps),
+            Some(role) => {
+                let declared = &self.kernel.roles[role];
+                let number = u32::try_from(role.index()).unwrap_or(u32::MAX);
+                self.builtin(Pure::RoleWarp(number, declared.first), declared.warps)
+            }
+        };
+        self.digit(&index, digit)
+    }
+
+    /// Warps that run the statements.
+    pub(super) fn warps(&self) -> u32 {
+        self.role.map_or(self.kernel.launch.warps, |role| self.kernel.roles[role].warps)
+    }
+
+    fn digit(&mut self, index: &Linear, digit: Digit) -> Linear {
         let high = self.int_binary(
             BinaryOp::Div,
-            &index,
+            index,
             &Linear::constant(digit.stride.into()),
             DType::I32,
         );
         self.int_binary(BinaryOp::Rem, &high, &Linear::constant(digit.extent.into()), DType::I32)
     }
 
-    /// Index of the thread in its CTA.
+    /// Index of the thread in its role, or in its CTA.
     pub(super) fn thread(&mut self) -> Linear {
         let lane = self.lane(Digit { extent: LANES, stride: 1 });
-        let warps = self.kernel.launch.warps;
+        let warps = self.warps();
         let warp = self.warp(Digit { extent: warps, stride: 1 });
         lane.plus(i64::from(LANES), &warp).expect("thread indices are small")
     }

@@ -31,10 +31,13 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier
         | DeviceOp::ClusterBarrier
+        | DeviceOp::RoleBarrier { .. }
+        | DeviceOp::Role { .. }
         | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch => {}
         DeviceOp::Warpgroup(op) => op.each_read(see),
+        DeviceOp::Pipe(pipe) => pipe.each_register(|(frag, _)| see(frag)),
         DeviceOp::AtomicInc { at, .. } => each_address(std::slice::from_ref(at), see),
         DeviceOp::Signal { rank, at, .. } => {
             see(rank.0);
@@ -133,6 +136,9 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::ClusterBarrier
         | DeviceOp::Signal { .. }
         | DeviceOp::Await { .. }
+        | DeviceOp::RoleBarrier { .. }
+        | DeviceOp::Pipe(_)
+        | DeviceOp::Role { .. }
         | DeviceOp::Fence
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
@@ -174,6 +180,8 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
                     continue;
                 }
             }
+            // An empty role stays: it keeps its warps out of the others'.
+            DeviceOp::Role { body, .. } => changed |= keep_used(body, used, read),
             DeviceOp::ReadSlot { slot, .. } => read[slot.index()] = true,
             DeviceOp::Warpgroup(op) => {
                 op.slot().into_iter().for_each(|slot| read[slot.index()] = true);
@@ -203,6 +211,8 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::ClusterBarrier
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. }
+            | DeviceOp::RoleBarrier { .. }
+            | DeviceOp::Pipe(_)
             | DeviceOp::Fence
             | DeviceOp::AtomicInc { .. }
             | DeviceOp::GridWait
@@ -233,7 +243,7 @@ fn drop_unread(stmts: &mut Vec<DeviceStmt>, read: &[bool]) -> bool {
 }
 
 fn each_block(op: &mut DeviceOp, mut see: impl FnMut(&mut Vec<DeviceStmt>)) {
-    if let DeviceOp::For { body, .. } = op {
+    if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = op {
         see(body);
     } else if let DeviceOp::If { then_body, else_body, .. } = op {
         see(then_body);

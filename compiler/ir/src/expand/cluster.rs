@@ -57,6 +57,7 @@ impl Walk {
                 let (a, b) = (self.block(then_body, state), self.block(else_body, state));
                 State { met: a.met && b.met, open: a.open || b.open }
             }
+            StmtKind::Role { body, .. } => self.block(body, state),
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Store { .. }
@@ -69,6 +70,8 @@ impl Walk {
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

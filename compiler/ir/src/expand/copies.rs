@@ -70,7 +70,7 @@ impl Expander<'_> {
         self.b.emit(DeviceOp::WaitGroup { pending });
     }
 
-    fn extents(&self, access: &TileAccess) -> Vec<u32> {
+    pub(super) fn extents(&self, access: &TileAccess) -> Vec<u32> {
         let extent = |index: &AxisIndex| match index {
             AxisIndex::At(_) | AxisIndex::Along(_) => None,
             AxisIndex::Range { len, .. } => Some(*len),
@@ -103,7 +103,7 @@ impl Expander<'_> {
         order.retain(|&axis| axis != along);
         order.insert(0, along);
         order.retain(|&axis| !fixed[axis]);
-        let warps = self.kernel.launch.warps;
+        let warps = self.b.warps();
         for axis in &order {
             let taken: Vec<Digit> = used(&maps, |map| map.lanes);
             let left = maps[*axis].rest;

@@ -87,10 +87,13 @@ fn mark(stmts: &[Stmt], uses: &FxHashMap<ValueId, u32>, found: &mut FxHashSet<Va
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. }
+            | StmtKind::Role { .. }
             | StmtKind::For { .. }
             | StmtKind::If { .. } => recent.clear(),
         }

@@ -8,7 +8,7 @@ use super::builder::{Pred, fits};
 use super::linear::{Linear, power_of_two};
 use super::vectors::{Cell, Check};
 use crate::device::{DeviceOp, Place, Vector};
-use crate::distribution::{Digit, Distribution};
+use crate::distribution::{Digit, Distribution, LANES};
 use crate::infer::{contiguous_axis, tile_axes};
 use crate::kernel::{AxisIndex, Evict, ParamId, PrefetchRange, TileAccess, ValueId};
 use crate::ops::{BinaryOp, CompareOp};
@@ -74,7 +74,7 @@ impl Expander<'_> {
             })
             .collect();
         let maps = gathered.iter().flat_map(|&x| kernel.values[x].distribution.axes.clone());
-        let rows = Distribution { warps: kernel.launch.warps, axes: maps.collect() };
+        let rows = Distribution { warps: self.b.warps(), axes: maps.collect() };
         let mut lines = self.lines(access, &rows);
         if lines.count() == 0 {
             return Ok(());
@@ -324,7 +324,7 @@ impl Expander<'_> {
         let count = b.materialize(&lines, DType::I32);
         let end = b.single(count);
         let zero = b.int(DType::I32, 0).0;
-        let threads = b.kernel.launch.threads();
+        let threads = b.warps() * LANES;
         let offsets = b.offset_dtype(param);
 
         let var = self.loop_variable(&Linear::constant(0), &lines, threads);

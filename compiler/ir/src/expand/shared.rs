@@ -85,6 +85,25 @@ impl Shared {
         region
     }
 
+    /// Begins a role: others run beside it, so it gets room that nobody has used before. What is returned goes to
+    /// [`Shared::leave_role`].
+    pub(super) fn enter_role(&mut self) -> (u32, Flow) {
+        let outer = (self.floor, std::mem::take(&mut self.flow));
+        self.floor = self.peak.checked_next_multiple_of(VECTOR_BYTES).unwrap_or(u32::MAX);
+        outer
+    }
+
+    /// Ends a role: what it has used is touched by others after the next barrier alone.
+    pub(super) fn leave_role(&mut self, (floor, flow): (u32, Flow)) {
+        let used = (self.floor, self.peak);
+        self.floor = floor;
+        self.flow = flow;
+        if used.0 < used.1 {
+            self.flow.hot.push(used);
+            self.flow.exposed.push(used);
+        }
+    }
+
     fn barrier(&mut self) {
         self.flow.hot.clear();
         self.flow.met = true;
@@ -236,7 +255,10 @@ impl Parts {
 
 impl Expander<'_> {
     pub(super) fn barrier(&mut self) {
-        self.b.emit(DeviceOp::Barrier);
+        self.b.emit(match self.b.role {
+            None => DeviceOp::Barrier,
+            Some(role) => DeviceOp::RoleBarrier { role },
+        });
         self.shared.barrier();
     }
 

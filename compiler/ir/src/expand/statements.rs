@@ -8,17 +8,23 @@ use super::prefetch::prefetched;
 use super::uses::each_use;
 use super::{Expander, Repr};
 use crate::device::{Arg, DeviceOp, FragId, LocId, OpRole, Slot, SlotId};
-use crate::kernel::{Op, PrefetchRange, Stmt, StmtKind, Storage, ValueId, VarId, Warpgroup};
+use crate::kernel::{
+    Op, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, ValueId, VarId, Warpgroup,
+};
 use crate::order;
 
 impl<'k> Expander<'k> {
     /// Expands a block; nothing waits at its end.
     pub(super) fn block(&mut self, stmts: &'k [Stmt]) {
         for stmt in stmts {
+            if !matches!(stmt.kind, StmtKind::Role { .. }) {
+                self.end_region();
+            }
             let role = self.role(&stmt.kind);
             let loc = self.b.place(stmt.span, role);
             self.statement(stmt, loc);
         }
+        self.end_region();
         self.flush();
     }
 
@@ -35,10 +41,14 @@ impl<'k> Expander<'k> {
                 Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Store { param, order },
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
-            StmtKind::CopyAsync { source, .. } => match source.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Load { param, order },
-                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
-            },
+            StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
+                match source.storage {
+                    Storage::Buffer(param) | Storage::Peer(param, _) => {
+                        OpRole::Load { param, order }
+                    }
+                    Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+                }
+            }
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
                     PrefetchRange::Tile(access) => prefetched(access),
@@ -64,6 +74,9 @@ impl<'k> Expander<'k> {
             | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
+            | StmtKind::Role { .. }
             | StmtKind::For { .. }
             | StmtKind::If { .. } => OpRole::Compute,
         }
@@ -118,8 +131,11 @@ impl<'k> Expander<'k> {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
+            | StmtKind::Role { .. }
             | StmtKind::For { .. }
             | StmtKind::If { .. } => self.flush(),
         }
@@ -162,6 +178,9 @@ impl<'k> Expander<'k> {
                 self.hand_over_operands();
                 self.cluster_barrier();
             }
+            StmtKind::SyncRole => self.barrier(),
+            StmtKind::Pipe(op) => self.pipe(op)?,
+            StmtKind::Role { role, body } => self.role_body(*role, body),
             StmtKind::GridWait => {
                 self.b.emit(DeviceOp::GridWait);
                 self.order = order::after(self.order, std::slice::from_ref(stmt));

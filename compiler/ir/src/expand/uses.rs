@@ -1,6 +1,6 @@
 //! Which values a statement reads.
 
-use crate::kernel::{Op, PrefetchRange, StmtKind, TileAccess, ValueId, Warpgroup};
+use crate::kernel::{Op, PipeOp, PrefetchRange, StmtKind, TileAccess, ValueId, Warpgroup};
 
 /// Calls `see` with every value that the statement itself reads; inner statements are left out.
 pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
@@ -28,12 +28,21 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             each_index(source, &mut see);
             each_index(dest, see);
         }
+        StmtKind::Pipe(op) => {
+            see(op.place().1);
+            if let PipeOp::Copy { source, dest, .. } = op {
+                each_index(source, &mut see);
+                each_index(dest, see);
+            }
+        }
         StmtKind::Settle { storage, .. } => storage.slot().into_iter().for_each(see),
         StmtKind::Warpgroup(Warpgroup::Mma(mma)) => mma.each_use(see),
         StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
         | StmtKind::EmptyGroup
         | StmtKind::Sync
         | StmtKind::SyncCluster
+        | StmtKind::SyncRole
+        | StmtKind::Role { .. }
         | StmtKind::GridWait
         | StmtKind::GridLaunch => {}
         StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),

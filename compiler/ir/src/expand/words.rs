@@ -83,7 +83,7 @@ impl Expander<'_> {
     /// Holds in one thread of the CTA.
     fn first_thread(&mut self) -> Option<FragId> {
         let lanes = [Digit { extent: LANES, stride: 1 }];
-        let warps = [Digit { extent: self.kernel.launch.warps, stride: 1 }];
+        let warps = [Digit { extent: self.b.warps(), stride: 1 }];
         match self.b.digits_are_zero(&lanes, &warps) {
             Pred::When(reg) => Some(self.b.single(reg)),
             Pred::Always | Pred::Never => None,

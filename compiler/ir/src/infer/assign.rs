@@ -29,6 +29,7 @@ pub(super) fn maps(
         neighbours: classes.neighbours(kernel),
         vector_bits: narrowest_elements(kernel, classes),
         maps: vec![None; classes.count()],
+        warps: kernel.launch.warps,
         findings: Vec::new(),
     };
     super::warpgroup::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
@@ -136,12 +137,15 @@ struct Assigner<'a> {
     neighbours: Vec<Vec<usize>>,
     vector_bits: BTreeMap<usize, u32>,
     maps: Vec<Option<AxisMap>>,
+    /// Warps that the tile at hand is spread over.
+    warps: u32,
     findings: Vec<Diagnostic>,
 }
 
 impl Assigner<'_> {
     fn tile(&mut self, candidate: &Candidate<'_>) {
         let shape = candidate.tile.shape(self.kernel);
+        self.warps = candidate.tile.warps(self.kernel);
         let classes = self.classes.of_tile(self.kernel, candidate.tile);
         let mut drafts: BTreeMap<usize, Draft> = BTreeMap::new();
         for (axis, class) in classes.iter().enumerate() {
@@ -380,7 +384,7 @@ impl Assigner<'_> {
         taken.retain(|digit| digit.extent > 1);
         let total = match level {
             Level::Lanes => LANES,
-            Level::Warps => self.kernel.launch.warps,
+            Level::Warps => self.warps,
         };
         largest_free(total, &taken, fits)
     }

@@ -7,8 +7,8 @@ use kernel_dsl::source::Span;
 
 use crate::index::Id;
 use crate::kernel::{
-    AxisIndex, ContractSpec, Kernel, Op, PrefetchRange, SlicePart, Stmt, StmtKind, TileAccess,
-    ValueId, VarId, Warpgroup,
+    AxisIndex, ContractSpec, Kernel, Op, PipeOp, PrefetchRange, SlicePart, Stmt, StmtKind,
+    TileAccess, ValueId, VarId, Warpgroup,
 };
 
 /// A tile of the kernel.
@@ -23,6 +23,14 @@ impl Tile {
         match self {
             Tile::Value(id) => &kernel.values[id].shape,
             Tile::Var(id) => &kernel.vars[id].shape,
+        }
+    }
+
+    /// Warps that it is spread over.
+    pub(super) fn warps(self, kernel: &Kernel) -> u32 {
+        match self {
+            Tile::Value(id) => kernel.values[id].distribution.warps,
+            Tile::Var(id) => kernel.vars[id].distribution.warps,
         }
     }
 
@@ -290,12 +298,13 @@ impl Walk<'_> {
                     PrefetchRange::Tile(access) => self.prefetch(access),
                     PrefetchRange::Elements { .. } => {}
                 },
-                StmtKind::For { body, .. } => self.block(body),
+                StmtKind::For { body, .. } | StmtKind::Role { body, .. } => self.block(body),
                 StmtKind::If { then_body, else_body, .. } => {
                     self.block(then_body);
                     self.block(else_body);
                 }
-                StmtKind::CopyAsync { source, .. } => self.prefetch(source),
+                StmtKind::CopyAsync { source, .. }
+                | StmtKind::Pipe(PipeOp::Copy { source, .. }) => self.prefetch(source),
                 StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.see(Tile::Var(mma.var)),
                 StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
@@ -304,6 +313,8 @@ impl Walk<'_> {
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)
                 | StmtKind::SyncCluster
+                | StmtKind::SyncRole
+                | StmtKind::Pipe(_)
                 | StmtKind::Advance { .. }
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch

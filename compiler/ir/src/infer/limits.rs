@@ -7,7 +7,7 @@ use super::MAX_TILE_REGISTERS;
 use super::access::{contiguous_axis, contiguous_bytes, tile_axes, widest_vector};
 use super::assign::VECTOR_BYTES;
 use super::classes::{Classes, MemoryUse, Tile};
-use crate::distribution::{Digit, Distribution};
+use crate::distribution::{Digit, Distribution, LANES};
 use crate::kernel::{Kernel, Op, Stmt, StmtKind, Storage};
 
 /// Bytes that each thread must get together from a tile that is large enough.
@@ -76,7 +76,7 @@ fn registers(kernel: &Kernel, tile: Tile, findings: &mut Vec<Diagnostic>) {
         )
         .label(
             tile.span(kernel),
-            format!("[{}] over {} threads", shape.join(", "), kernel.launch.threads()),
+            format!("[{}] over {} threads", shape.join(", "), distribution.warps * LANES),
         )
         .note(format!("spread as {distribution}; at most {MAX_TILE_REGISTERS} elements are kept"))
         .help(
@@ -95,7 +95,7 @@ fn pieces(kernel: &Kernel, used: &MemoryUse, findings: &mut Vec<Diagnostic>) {
         return;
     }
     let bytes = element_count(&value.shape).saturating_mul(u64::from(dtype.bits())) / 8;
-    if bytes < MIN_PIECE_BYTES * u64::from(kernel.launch.threads()) {
+    if bytes < MIN_PIECE_BYTES * u64::from(value.distribution.warps * LANES) {
         return;
     }
     let axes = tile_axes(&used.access);

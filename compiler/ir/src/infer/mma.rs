@@ -227,8 +227,9 @@ impl Fixer<'_> {
             } else {
                 1
             };
+            let warps = self.kernel.values[self.result].distribution.warps;
             let fits = |x: u32| room.is_multiple_of(x) && factor.is_none_or(|f| f == x);
-            let digit = largest_free(self.kernel.launch.warps, &taken, fits);
+            let digit = largest_free(warps, &taken, fits);
             if let Some(digit) = digit {
                 taken.push(digit);
                 given.push((letter, digit));

@@ -2,10 +2,11 @@
 
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, Map, Matrix, OpRole, Piece,
-    Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
+    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, Map, Matrix,
+    OpRole, Piece, Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
+use crate::kernel::BarrierId;
 
 /// Tables up to this length are printed in full.
 const SHOWN_TABLE: usize = 16;
@@ -55,6 +56,13 @@ fn statement(text: &mut String, device: &DeviceKernel, stmt: &DeviceStmt, depth:
             }
             line!(text, depth, "}}");
         }
+        DeviceOp::Role { role, body } => {
+            let role = &device.roles[*role];
+            let elect = if role.elect { " elect one" } else { "" };
+            line!(text, depth, "{loc} role {}: warps {}{elect} {{", role.name, role.range());
+            block(text, device, body, depth + 1);
+            line!(text, depth, "}}");
+        }
         op => line!(text, depth, "{loc} {}", operation(device, op, order(device, stmt))),
     }
 }
@@ -96,12 +104,13 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         }
         DeviceOp::Special { dst, which } => {
             let which = match which {
-                Special::CtaIndex(0) => "cta.x",
-                Special::CtaIndex(1) => "cta.y",
-                Special::CtaIndex(_) => "cta.z",
-                Special::ClusterIndex(axis) => axis.name(),
-                Special::Lane => "lane",
-                Special::Warp => "warp",
+                Special::CtaIndex(0) => "cta.x".to_owned(),
+                Special::CtaIndex(1) => "cta.y".to_owned(),
+                Special::CtaIndex(_) => "cta.z".to_owned(),
+                Special::ClusterIndex(axis) => axis.name().to_owned(),
+                Special::Lane => "lane".to_owned(),
+                Special::Warp => "warp".to_owned(),
+                Special::WarpFrom(first) => format!("warp - {first}"),
             };
             format!("{} {which}", def(*dst))
         }
@@ -176,6 +185,8 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::WaitGroup { pending } => format!("wait_group {pending}"),
         DeviceOp::Barrier => "barrier".to_owned(),
         DeviceOp::ClusterBarrier => "barrier of the cluster".to_owned(),
+        DeviceOp::RoleBarrier { role } => format!("barrier of {}", device.roles[*role].name),
+        DeviceOp::Pipe(op) => pipe(device, op, order),
         DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
         DeviceOp::Signal { param, rank, at, add } => {
             let place = Place::Peer { param: *param, rank: *rank };
@@ -197,7 +208,37 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             format!("printf {format:?}{args}")
         }
-        DeviceOp::For { .. } | DeviceOp::If { .. } => String::new(),
+        DeviceOp::Role { .. } | DeviceOp::For { .. } | DeviceOp::If { .. } => String::new(),
+    }
+}
+
+fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
+    let at = |barrier: BarrierId, (frag, i): (FragId, u32)| {
+        format!("{}@{frag}[{i}]", device.barriers[barrier].barrier.name)
+    };
+    match pipe {
+        DevicePipe::Init => "make the barriers of roles".to_owned(),
+        DevicePipe::Wait { barrier, slot, rounds: (frag, i) } => {
+            format!("wait {} for rounds {frag}[{i}]", at(*barrier, *slot))
+        }
+        DevicePipe::Announce { barrier, slot } => {
+            let bytes = device.barriers[*barrier].barrier.bytes;
+            format!("announce {bytes} bytes at {}", at(*barrier, *slot))
+        }
+        DevicePipe::Arrive { barrier, slot } => format!("arrive at {}", at(*barrier, *slot)),
+        DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: policy } => {
+            let side = |address: fn(&Piece) -> Address| -> Vec<Vector> {
+                let vector = |piece: &Piece| {
+                    let Address { offset, constant } = address(piece);
+                    Vector { first: 0, len: piece.len, offset, constant, predicate: None }
+                };
+                pieces.iter().map(vector).collect()
+            };
+            let from = places(device, source, &side(|piece| piece.source));
+            let to = places(device, dest, &side(|piece| piece.dest));
+            let policy = evict(*policy);
+            format!("copy.bulk {from} -> {to} into {}{policy}{order}", at(*barrier, *slot))
+        }
     }
 }
 

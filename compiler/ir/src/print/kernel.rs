@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, Kernel, Op, PrefetchRange, Signal, Spread, SpreadAxis, Start, Stmt, StmtKind,
-    TileAccess, ValueId, ViewAxis, Warpgroup, Word,
+    Await, AxisIndex, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis, Start, Stmt,
+    StmtKind, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -112,6 +112,15 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
         StmtKind::Warpgroup(op) => line!(text, depth, "{}", warpgroup(kernel, op)),
         StmtKind::Sync => line!(text, depth, "sync"),
         StmtKind::SyncCluster => line!(text, depth, "sync cluster"),
+        StmtKind::SyncRole => line!(text, depth, "sync of the role"),
+        StmtKind::Pipe(op) => pipe(text, kernel, op, depth),
+        StmtKind::Role { role, body } => {
+            let role = &kernel.roles[*role];
+            let elect = if role.elect { " elect one" } else { "" };
+            line!(text, depth, "role {}: warps {}{elect} {{", role.name, role.range());
+            block(text, kernel, body, depth + 1);
+            line!(text, depth, "}}");
+        }
         StmtKind::GridWait => line!(text, depth, "grid_wait"),
         StmtKind::GridLaunch => line!(text, depth, "grid_launch"),
         StmtKind::Assert { cond, message } => line!(text, depth, "assert {cond}, {message:?}"),
@@ -152,6 +161,23 @@ fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
         Warpgroup::Commit => "commit".to_owned(),
         Warpgroup::Settle { var, slot, pending } => {
             format!("settle {} but {pending}", slot_name(kernel, *var, *slot))
+        }
+    }
+}
+
+fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
+    let (barrier, at) = op.place();
+    let name = &kernel.barriers[barrier].name;
+    match op {
+        PipeOp::Open { empty, .. } => {
+            let empty = &kernel.barriers[*empty].name;
+            line!(text, depth, "open {name}@{at} after {empty}");
+        }
+        PipeOp::Wait { .. } => line!(text, depth, "wait {name}@{at}"),
+        PipeOp::Release { .. } => line!(text, depth, "release {name}@{at}"),
+        PipeOp::Copy { source, dest, evict: policy, .. } => {
+            let (from, to) = (place(kernel, source), place(kernel, dest));
+            line!(text, depth, "copy.bulk {from} -> {to} into {name}@{at}{}", evict(*policy));
         }
     }
 }

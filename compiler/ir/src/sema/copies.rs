@@ -14,6 +14,9 @@ use crate::kernel::{AxisIndex, Evict, StmtKind, Storage};
 impl<'a> Lower<'a> {
     /// `copy.async x[…] -> s@t[…] evict first;`
     pub(super) fn copy_async(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        if self.elected().is_some() {
+            return Err(self.not_built(span, "`copy.async` in a role of one thread"));
+        }
         if mv.policy.no_allocate {
             return Err(self.not_built(span, "`no_allocate` of an asynchronous copy"));
         }
@@ -47,7 +50,7 @@ impl<'a> Lower<'a> {
     }
 
     /// Every element of the destination is written.
-    fn whole_pieces(&mut self, target: &Slice, at: Span) -> Outcome<()> {
+    pub(super) fn whole_pieces(&mut self, target: &Slice, at: Span) -> Outcome<()> {
         let scattered = target.access.as_ref().is_some_and(|access| {
             access.index.iter().any(|i| matches!(i, AxisIndex::Gather(_) | AxisIndex::Along(_)))
         });
@@ -64,7 +67,7 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
-    fn same_elements(
+    pub(super) fn same_elements(
         &mut self,
         source: &Slice,
         target: &Slice,

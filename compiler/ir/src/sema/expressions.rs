@@ -163,6 +163,8 @@ impl<'a> Lower<'a> {
             };
         };
         let defined = named.span;
+        self.own_tile(&name.text, span)?;
+        let Some(named) = self.frame.lookup(&name.text) else { return Err(Refused) };
         if let Some(at) = reference.at.first()
             && !matches!(named.entity, Entity::Frag(_) | Entity::Refused)
         {
@@ -192,6 +194,8 @@ impl<'a> Lower<'a> {
             && part.text == not_built::SCALE
             && let Some(named) = self.frame.lookup(&first.text)
         {
+            let named = named.clone();
+            self.own_tile(&first.text, path.span)?;
             let value = match named.entity.clone() {
                 Entity::Tile(tile) => tile,
                 Entity::Frag(frag) => {

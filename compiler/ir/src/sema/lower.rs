@@ -15,6 +15,7 @@ use super::limits::{MAX_DEPTH, MAX_STATEMENTS, MAX_STEPS, MAX_TILE_ELEMENTS, MAX
 use super::mistakes::too_deep;
 use super::operands::{Tile, describe, is_empty};
 use super::packed::Scales;
+use super::pipes::Pipes;
 use super::program::Modules;
 use super::report::{Outcome, Refused, Reporter, not_built};
 use super::scope::Frame;
@@ -24,8 +25,8 @@ use crate::distribution::{Distribution, LANES};
 use crate::index::IndexVec;
 use crate::infer;
 use crate::kernel::{
-    ClusterAxis, Kernel, Launch, Literal, Op, ParamId, Pdl, Stmt, StmtKind, Value, ValueId, VarId,
-    Waiver,
+    ClusterAxis, Kernel, Launch, Literal, Op, ParamId, Pdl, RoleId, Stmt, StmtKind, Value, ValueId,
+    VarId, Waiver,
 };
 use crate::target::Target;
 use crate::verify;
@@ -125,6 +126,10 @@ pub(super) struct Lower<'a> {
     emitted: usize,
     steps: usize,
     depth: usize,
+    /// The role whose statements are read.
+    pub(super) role: Option<RoleId>,
+    /// Pipelines and barriers.
+    pub(super) pipes: Pipes<'a>,
     /// A limit was reached; nothing more is done.
     stopped: bool,
 }
@@ -149,6 +154,8 @@ impl<'a> Lower<'a> {
             values: IndexVec::new(),
             vars: IndexVec::new(),
             smem: IndexVec::new(),
+            roles: IndexVec::new(),
+            barriers: IndexVec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: template.span(),
@@ -168,6 +175,8 @@ impl<'a> Lower<'a> {
             emitted: 0,
             steps: 0,
             depth: 0,
+            role: None,
+            pipes: Pipes::default(),
             stopped: false,
         }
     }
@@ -182,6 +191,7 @@ impl<'a> Lower<'a> {
         launch.and(params)?;
         self.rank_param(kernel)?;
         self.statements(&kernel.body);
+        self.connect();
         if self.report.has_errors() {
             return Err(Refused);
         }
@@ -315,7 +325,7 @@ impl<'a> Lower<'a> {
 
     /// Adds a value that some statement will define.
     pub(super) fn declare_value(&mut self, dtype: DType, shape: Vec<u32>, span: Span) -> ValueId {
-        let distribution = Distribution::scalar(self.kernel.launch.warps);
+        let distribution = Distribution::scalar(self.warps());
         self.kernel.values.push(Value { dtype, shape, distribution, name: None, span })
     }
 
@@ -329,6 +339,7 @@ impl<'a> Lower<'a> {
     ) -> Outcome<Tile> {
         debug_assert!(!is_empty(&shape), "a tile without elements has no value");
         self.fits(dtype, &shape, span)?;
+        self.one_thread(dtype, &shape, span)?;
         let id = self.declare_value(dtype, shape.clone(), span);
         self.emit(StmtKind::Def { results: vec![id], op }, span)?;
         Ok(Tile::new(id, dtype, shape))
@@ -361,6 +372,11 @@ impl<'a> Lower<'a> {
         Ok(id)
     }
 
+    /// Whether the open block is the kernel's own.
+    pub(super) fn is_top(&self) -> bool {
+        self.blocks.len() == 1
+    }
+
     /// Runs `inner` with a block of its own and returns its statements.
     pub(super) fn block_of(&mut self, inner: impl FnOnce(&mut Self)) -> Vec<Stmt> {
         self.blocks.push(OpenBlock::default());
@@ -371,7 +387,7 @@ impl<'a> Lower<'a> {
     /// Refuses shapes that no kernel can hold in registers.
     pub(super) fn fits(&mut self, dtype: DType, shape: &[u32], span: Span) -> Outcome<()> {
         let elements = shape.iter().try_fold(1_u64, |n, &extent| n.checked_mul(u64::from(extent)));
-        let threads = u64::from(self.kernel.launch.warps) * u64::from(LANES);
+        let threads = u64::from(self.warps()) * u64::from(LANES);
         let registers =
             elements.map(|n| n.saturating_mul(u64::from(dtype.bits())).div_ceil(32 * threads));
         let reason = match (elements, registers) {

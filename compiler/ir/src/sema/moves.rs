@@ -138,6 +138,7 @@ impl<'a> Lower<'a> {
             MoveKind::Load => "load",
             MoveKind::Store => "store",
             MoveKind::Prefetch => "prefetch.l2",
+            MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
             MoveKind::Copy => "copy.async",
             MoveKind::Multimem => return Err(Refused),
         };
@@ -147,6 +148,7 @@ impl<'a> Lower<'a> {
         match (mv.kind, &mv.dest) {
             (MoveKind::Load, Some(dest)) => self.load_into(mv, dest, span),
             (MoveKind::Store, Some(dest)) => self.store(mv, dest, span),
+            (MoveKind::Copy, Some(dest)) if mv.op.is("copy.bulk") => self.copy_bulk(mv, dest, span),
             (MoveKind::Copy, Some(dest)) => self.copy_async(mv, dest, span),
             (MoveKind::Prefetch, None) => self.prefetch(mv, span),
             (_, _) => Err(self.error(
@@ -183,8 +185,9 @@ impl<'a> Lower<'a> {
         let Some(named) = self.frame.lookup(&text) else {
             return Err(self.unknown(&text, reference.path.span));
         };
-        let defined = named.span;
-        match named.entity.clone() {
+        let (defined, entity) = (named.span, named.entity.clone());
+        self.own_tile(&text, target.span)?;
+        match entity {
             Entity::Frag(frag) => {
                 let slot = self.slot(&frag, reference, defined)?;
                 Ok((frag, slot, defined))
@@ -341,6 +344,9 @@ impl<'a> Lower<'a> {
 
     /// `prefetch.l2 w[…];`
     fn prefetch(&mut self, mv: &'a Move, span: Span) -> Outcome<()> {
+        if self.elected().is_some() {
+            return Err(self.not_built(span, "`prefetch.l2` in a role of one thread"));
+        }
         let evict = cache(mv.policy).evict;
         if let ExprKind::Index(base, indices) = &mv.source.kind
             && let [Index { kind: IndexKind::At(at, None), span: index_span }] = indices.as_slice()

@@ -3,7 +3,7 @@
 
 use kernel_dsl::ast::{
     Access, Buffer, Call, Callee, ExprKind, ForOver, InstanceKind, LaunchKey, Move, MoveKind,
-    Qualifier, Ref, Space, Stmt, StmtKind, SyncTarget, TileDecl, TileSpace,
+    Qualifier, Ref, Space, Stmt, StmtKind, TileDecl, TileSpace,
 };
 use kernel_dsl::source::Span;
 
@@ -27,24 +27,13 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             TileSpace::Frag | TileSpace::Smem => None,
             TileSpace::Tmem => Some((whole, "tiles in tensor memory")),
         },
-        StmtKind::Pipeline(_) => Some((whole, "pipelines")),
-        StmtKind::Barrier(_) => Some((whole, "barriers")),
         StmtKind::Atom(atom) => {
             (!is_wgmma(&atom.value)).then_some((atom.value.span, "atoms but for `wgmma`"))
         }
-        StmtKind::Role(role) => Some((role.header_span, "roles")),
-        StmtKind::Open(_) => Some((whole, "`open`")),
-        StmtKind::Wait(_) => Some((whole, "`wait`")),
-        StmtKind::Release(_) => Some((whole, "`release`")),
         StmtKind::Commit(barrier) => {
             barrier.as_ref().map(|barrier| (barrier.span, "`commit` to a barrier"))
         }
         StmtKind::Publish(_) => Some((whole, "`publish`")),
-        StmtKind::Sync(target) => match target {
-            SyncTarget::All => None,
-            SyncTarget::Role(_) => Some((whole, "`sync` of a role")),
-            SyncTarget::Cluster => None,
-        },
         StmtKind::Trace(_) => Some((whole, "`trace`")),
         StmtKind::Unsafe(_) => Some((whole, "`unsafe` blocks")),
         StmtKind::Move(mv) => moves(mv, whole),
@@ -54,6 +43,13 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         },
         StmtKind::Mma(_)
         | StmtKind::Settle(_)
+        | StmtKind::Pipeline(_)
+        | StmtKind::Barrier(_)
+        | StmtKind::Open(_)
+        | StmtKind::Wait(_)
+        | StmtKind::Release(_)
+        | StmtKind::Role(_)
+        | StmtKind::Sync(_)
         | StmtKind::If(_)
         | StmtKind::Advance(_)
         | StmtKind::Signal(_)
@@ -73,8 +69,9 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
 
 fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
     match mv.kind {
+        MoveKind::Copy if mv.op.is("copy.bulk") => return None,
         MoveKind::Copy if !mv.op.is("copy.async") => {
-            return Some((whole, "bulk and tensor copies"));
+            return Some((whole, "tensor copies and stores into other CTAs"));
         }
         MoveKind::Multimem => return Some((whole, "`multimem` operations")),
         MoveKind::Prefetch if mv.op.is("prefetch.tma") => return Some((whole, "`prefetch.tma`")),

@@ -469,7 +469,7 @@ impl<'a> Lower<'a> {
                     slots: declared.slots,
                     spread: None,
                     via_mma: false,
-                    distribution: Distribution::scalar(self.kernel.launch.warps),
+                    distribution: Distribution::scalar(self.warps()),
                     span: declared.span,
                 };
                 let scales = self.kernel.vars.push(scales);

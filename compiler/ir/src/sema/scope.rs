@@ -82,13 +82,15 @@ pub(super) struct Frame<'a> {
     /// The file whose functions and constants are visible.
     pub(super) unit: usize,
     scopes: Vec<BTreeMap<&'a str, Named>>,
+    /// Scopes outside of the role at hand.
+    outside: usize,
     /// Shapes bound by `..S`.
     pub(super) packs: BTreeMap<&'a str, Vec<u32>>,
 }
 
 impl<'a> Frame<'a> {
     pub(super) fn new(unit: usize) -> Self {
-        Frame { unit, scopes: vec![BTreeMap::new()], packs: BTreeMap::new() }
+        Frame { unit, scopes: vec![BTreeMap::new()], outside: 0, packs: BTreeMap::new() }
     }
 
     pub(super) fn open(&mut self) {
@@ -103,6 +105,21 @@ impl<'a> Frame<'a> {
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(&name.text, Named { entity, span: name.span });
         }
+    }
+
+    /// Begins a role; what is returned goes to [`Frame::leave_role`].
+    pub(super) fn enter_role(&mut self) -> usize {
+        std::mem::replace(&mut self.outside, self.scopes.len())
+    }
+
+    pub(super) fn leave_role(&mut self, outer: usize) {
+        self.outside = outer;
+    }
+
+    /// What a name stands for, where that is defined outside of the role at hand.
+    pub(super) fn lookup_outside(&self, name: &str) -> Option<&Named> {
+        let depth = self.scopes.iter().rposition(|scope| scope.contains_key(name))?;
+        self.scopes[depth].get(name).filter(|_| depth < self.outside)
     }
 
     pub(super) fn lookup(&self, name: &str) -> Option<&Named> {

@@ -3,7 +3,7 @@
 use kernel_abi::DType;
 use kernel_dsl::ast::{
     self, Assign, BinaryOp, Block, Callee, Dim, Expr, ExprKind, Let, Pattern, Stmt,
-    StmtKind as Ast, SyncTarget, Text, TileDecl, TileSpace, Type,
+    StmtKind as Ast, Text, TileDecl, TileSpace, Type,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -96,26 +96,26 @@ impl<'a> Lower<'a> {
             Ast::Signal(signal) => self.signal(signal, stmt.span),
             Ast::Await(wait) => self.wait_for(wait, stmt.span),
             Ast::Atom(atom) => self.atom(atom),
-            Ast::Mma(mma) => self.mma(mma, stmt.span),
+            Ast::Mma(mma) => {
+                self.outside_of_roles("`mma`", stmt.span)?;
+                self.mma(mma, stmt.span)
+            }
             Ast::Commit(barrier) => self.commit(barrier.as_ref(), stmt.span),
             Ast::Settle(settle) if self.names_sums(settle) => self.settle_sums(settle, stmt.span),
             Ast::Settle(settle) => self.settle(settle, stmt.span),
-            Ast::Sync(SyncTarget::Cluster) => self.emit(StmtKind::SyncCluster, stmt.span),
-            Ast::Sync(_) => self.emit(StmtKind::Sync, stmt.span),
+            Ast::Role(role) => self.role(role, stmt.span),
+            Ast::Sync(target) => self.sync(target, stmt.span),
             Ast::GridWait => self.emit(StmtKind::GridWait, stmt.span),
             Ast::GridLaunch => self.emit(StmtKind::GridLaunch, stmt.span),
             Ast::Assert(condition, text) => self.assert(condition, text.as_ref(), stmt.span),
             Ast::Printf(text, args) => self.printf(text, args, stmt.span),
             Ast::Expr(e) => self.call_statement(e),
-            Ast::Pipeline(_)
-            | Ast::Barrier(_)
-            | Ast::Role(_)
-            | Ast::Open(_)
-            | Ast::Wait(_)
-            | Ast::Release(_)
-            | Ast::Publish(_)
-            | Ast::Trace(_)
-            | Ast::Unsafe(_) => Err(Refused),
+            Ast::Pipeline(pipeline) => self.pipeline(pipeline, stmt.span),
+            Ast::Barrier(barrier) => self.barrier(barrier, stmt.span),
+            Ast::Open(e) => self.open(e, stmt.span),
+            Ast::Wait(e) => self.wait(e, stmt.span),
+            Ast::Release(e) => self.release(e, stmt.span),
+            Ast::Publish(_) | Ast::Trace(_) | Ast::Unsafe(_) => Err(Refused),
         }
     }
 
@@ -261,6 +261,7 @@ impl<'a> Lower<'a> {
         }
         let (dtype, shape) = self.tile_type(&tile.ty)?;
         self.fits(dtype, &shape, tile.ty.span)?;
+        self.one_thread(dtype, &shape, tile.ty.span)?;
         let slots = match &tile.ring {
             Some(ring) => self.const_extent(ring, "the number of slots", 1, MAX_RING)?,
             None => 1,
@@ -274,7 +275,7 @@ impl<'a> Lower<'a> {
             None => None,
         };
         let var = (!is_empty(&shape)).then(|| {
-            let distribution = Distribution::scalar(self.kernel.launch.warps);
+            let distribution = Distribution::scalar(self.warps());
             self.kernel.vars.push(Var {
                 name: tile.name.text.clone(),
                 dtype,
@@ -439,6 +440,7 @@ impl<'a> Lower<'a> {
     }
 
     fn printf(&mut self, text: &'a Text, args: &'a [Expr], span: Span) -> Outcome<()> {
+        self.outside_of_roles("`printf`", span)?;
         if let Some(diagnostic) = printf_mistake(text, args.len()) {
             return Err(self.error(diagnostic));
         }

@@ -9,8 +9,8 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, Extent, Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, TileAccess, ValueId,
-    Warpgroup, Word,
+    AxisIndex, Extent, Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, TileAccess,
+    ValueId, Warpgroup, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -55,7 +55,8 @@ impl Walk<'_> {
                 self.known.define(results, op, &self.facts);
             }
             StmtKind::Store { access, .. } => self.access(access),
-            StmtKind::CopyAsync { source, dest, .. } => {
+            StmtKind::CopyAsync { source, dest, .. }
+            | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => {
                 self.access(source);
                 self.access(dest);
             }
@@ -72,6 +73,7 @@ impl Walk<'_> {
                     self.elements(stmt, extent.unwrap_or(Extent::Const(1)), *start, *end);
                 }
             },
+            StmtKind::Role { body, .. } => self.block(body),
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 self.under(facts, body);
@@ -102,6 +104,8 @@ impl Walk<'_> {
             | StmtKind::Settle { .. }
             | StmtKind::Sync
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

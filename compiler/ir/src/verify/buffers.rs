@@ -22,7 +22,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Knowledge};
 use crate::distribution::Distribution;
-use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, TileAccess, ValueId};
+use crate::kernel::{Kernel, Op, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId};
 use ctas::Owners;
 use place::Place;
 
@@ -47,6 +47,9 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         arrivals: BTreeSet::new(),
         is_last: false,
         recent: Vec::new(),
+        outside: Vec::new(),
+        beside: Vec::new(),
+        in_role: false,
         reported: BTreeSet::new(),
         seen: BTreeMap::new(),
         sink,
@@ -77,6 +80,11 @@ struct Walk<'a> {
     is_last: bool,
     /// Accesses since the last `sync` on some path.
     recent: Vec<Place>,
+    /// Of those, the ones from before the role around this place.
+    outside: Vec<Place>,
+    /// What the roles of the region so far have touched.
+    beside: Vec<Place>,
+    in_role: bool,
     reported: BTreeSet<(Span, Span)>,
     seen: BTreeMap<ParamId, Seen>,
     sink: &'a mut Sink,
@@ -97,14 +105,31 @@ impl<'a> Walk<'a> {
     }
 
     fn stmt(&mut self, stmt: &'a Stmt) {
+        if !matches!(stmt.kind, StmtKind::Role { .. }) && !self.in_role {
+            let beside = std::mem::take(&mut self.beside);
+            self.join(beside);
+        }
         match &stmt.kind {
             StmtKind::Def { results, op } => self.define(results, op),
             StmtKind::Store { value, access, .. } => {
                 let spread = &self.kernel.values[*value].distribution;
                 self.touch(access, true, Some(spread));
             }
-            StmtKind::CopyAsync { source, .. } => self.touch(source, false, None),
+            StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
+                self.touch(source, false, None)
+            }
             StmtKind::Sync | StmtKind::SyncCluster | StmtKind::Await(_) => self.recent.clear(),
+            StmtKind::SyncRole => self.recent.clone_from(&self.outside),
+            StmtKind::Role { body, .. } => {
+                // What other threads did before is not met by a `sync` of the role.
+                self.outside.clone_from(&self.recent);
+                self.in_role = true;
+                self.block(body);
+                self.in_role = false;
+                let before = std::mem::take(&mut self.outside);
+                let own = std::mem::replace(&mut self.recent, before);
+                self.beside.extend(own);
+            }
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 let before = self.recent.clone();
@@ -130,6 +155,7 @@ impl<'a> Walk<'a> {
             }
             StmtKind::SetVar { .. }
             | StmtKind::Signal(_)
+            | StmtKind::Pipe(_)
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
@@ -263,7 +289,7 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
     for stmt in stmts {
         match &stmt.kind {
             StmtKind::Store { access, .. } => found.extend(access.storage.param()),
-            StmtKind::For { body, .. } => find_stored(body, found),
+            StmtKind::For { body, .. } | StmtKind::Role { body, .. } => find_stored(body, found),
             StmtKind::If { then_body, else_body, .. } => {
                 find_stored(then_body, found);
                 find_stored(else_body, found);
@@ -280,6 +306,8 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -17,7 +17,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::kernel::{
-    ClusterAxis, Kernel, Op, Stmt, StmtKind, TileAccess, ValueId, Warpgroup, defined_in,
+    ClusterAxis, Kernel, Op, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Warpgroup, defined_in,
 };
 use crate::ops::BinaryOp;
 use pair::{Access, Whose, meet};
@@ -131,12 +131,15 @@ impl Walk<'_> {
                 self.known.define(results, op, &self.facts);
             }
             StmtKind::Store { access, .. } => self.touch(access, true),
-            StmtKind::CopyAsync { dest, .. } => self.touch(dest, true),
+            StmtKind::CopyAsync { dest, .. } | StmtKind::Pipe(PipeOp::Copy { dest, .. }) => {
+                self.touch(dest, true)
+            }
             StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
                 self.touch(&mma.a, false);
                 self.touch(&mma.b, false);
             }
             StmtKind::SyncCluster => self.sync(stmt.span),
+            StmtKind::Role { body, .. } => self.block(body),
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 let varies = [*start, *end].iter().any(|bound| self.varying.has(*bound));
@@ -159,6 +162,8 @@ impl Walk<'_> {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::Sync
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

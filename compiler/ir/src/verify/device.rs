@@ -4,8 +4,8 @@ use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, Map, Piece, Place, ProductStart,
-    Vector, WaitOrder, WarpgroupOp,
+    Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, LocId, Map, Piece, Place,
+    ProductStart, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
@@ -157,9 +157,17 @@ impl Structure<'_> {
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
+            | DeviceOp::RoleBarrier { .. }
             | DeviceOp::Fence
             | DeviceOp::GridWait
             | DeviceOp::GridLaunch => {}
+            DeviceOp::Pipe(pipe) => {
+                let mut used = Vec::new();
+                pipe.each_register(|register| used.push(register));
+                for (frag, index) in used {
+                    self.element(loc, frag, index);
+                }
+            }
             DeviceOp::Assert { cond, .. } => self.element(loc, *cond, 0),
             DeviceOp::Printf { args, .. } => {
                 for arg in args {
@@ -175,6 +183,12 @@ impl Structure<'_> {
                 let before = std::mem::replace(&mut self.defined[*var], true);
                 self.block(body);
                 self.defined[*var] = before;
+            }
+            DeviceOp::Role { role, body } => {
+                if self.kernel.roles.get(*role).is_none() {
+                    self.fault(loc, format!("{role} is not declared"));
+                }
+                self.block(body);
             }
             DeviceOp::If { cond, then_body, else_body } => {
                 self.element(loc, *cond, 0);
@@ -329,7 +343,8 @@ pub(super) fn check_memory_order(kernel: &DeviceKernel, sink: &mut Sink) {
         return;
     }
     let mut walk = Order { kernel, sink };
-    if walk.block(&kernel.body, WaitOrder::Before) != WaitOrder::After {
+    walk.block(&kernel.body, WaitOrder::Before);
+    if effect(&kernel.body).apply(WaitOrder::Before) != WaitOrder::After {
         let message = format!("kernel `{}` can finish without `grid_wait`", kernel.name);
         walk.sink.push(Diagnostic::error(Code::E0109, message));
     }
@@ -342,6 +357,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             DeviceOp::GridWait => Effect::EveryPath,
             DeviceOp::For { body, .. } => effect(body).repeated(),
             DeviceOp::If { then_body, else_body, .. } => effect(then_body).or(effect(else_body)),
+            DeviceOp::Role { body, .. } => effect(body),
             DeviceOp::Const { .. }
             | DeviceOp::Special { .. }
             | DeviceOp::ScalarParam { .. }
@@ -371,6 +387,8 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Warpgroup(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
+            | DeviceOp::RoleBarrier { .. }
+            | DeviceOp::Pipe(_)
             | DeviceOp::Fence
             | DeviceOp::Assert { .. }
             | DeviceOp::Printf { .. } => Effect::Nothing,
@@ -392,7 +410,8 @@ impl Order<'_> {
         match &stmt.op {
             DeviceOp::Load { place: Place::Global(param), .. }
             | DeviceOp::Prefetch { place: Place::Global(param), .. }
-            | DeviceOp::CopyAsync { source: Place::Global(param), .. } => {
+            | DeviceOp::CopyAsync { source: Place::Global(param), .. }
+            | DeviceOp::Pipe(DevicePipe::Copy { source: Place::Global(param), .. }) => {
                 let p = &self.kernel.params[*param];
                 if !p.settled && !p.access.may_read_before_wait() {
                     self.require(Code::E0107, *param, stmt.loc, at);
@@ -420,6 +439,10 @@ impl Order<'_> {
                 let entry = join(at, effect(body).apply(at));
                 let end = self.block(body, entry);
                 join(at, end)
+            }
+            DeviceOp::Role { body, .. } => {
+                self.block(body, at);
+                at
             }
             DeviceOp::If { then_body, else_body, .. } => {
                 let then_end = self.block(then_body, at);
@@ -451,6 +474,8 @@ impl Order<'_> {
             | DeviceOp::Warpgroup(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
+            | DeviceOp::RoleBarrier { .. }
+            | DeviceOp::Pipe(_)
             | DeviceOp::Fence
             | DeviceOp::Assert { .. }
             | DeviceOp::Printf { .. } => at,

@@ -9,7 +9,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::device::WaitOrder;
-use crate::kernel::{Kernel, Op, ParamId, PrefetchRange, Stmt, StmtKind, Storage};
+use crate::kernel::{Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, Storage};
 use crate::order;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -42,7 +42,7 @@ impl Walk<'_> {
                 }
                 at
             }
-            StmtKind::CopyAsync { source, .. } => {
+            StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 if let Storage::Buffer(param) = source.storage {
                     self.read(param, source.span, at, "copy");
                 }
@@ -100,6 +100,11 @@ impl Walk<'_> {
                 self.launch(stmt.span, at);
                 at
             }
+            StmtKind::Role { body, .. } => {
+                // Each role waits for itself, and nobody after it gains by that.
+                self.block(body, at);
+                at
+            }
             StmtKind::For { body, .. } => {
                 let entry = order::loop_entry(at, body);
                 let end = self.block(body, entry);
@@ -117,6 +122,8 @@ impl Walk<'_> {
             | StmtKind::Warpgroup(_)
             | StmtKind::Sync
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => at,
         }
@@ -232,6 +239,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         }
         StmtKind::For { body, .. } => (order::after(WaitOrder::Before, body) != WaitOrder::Before)
             .then_some((stmt.span, "the wait is skipped when this loop runs zero times")),
+        StmtKind::Role { body, .. } => leak(body),
         StmtKind::Def { .. }
         | StmtKind::SetVar { .. }
         | StmtKind::Store { .. }
@@ -245,6 +253,8 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::Signal(_)
         | StmtKind::Await(_)
         | StmtKind::SyncCluster
+        | StmtKind::SyncRole
+        | StmtKind::Pipe(_)
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }

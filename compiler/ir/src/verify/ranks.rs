@@ -137,6 +137,7 @@ impl<'k> Survey<'k> {
                 self.known.bind_loop(*var, *start, *end, *step);
                 self.inner(body);
             }
+            StmtKind::Role { body, .. } => self.inner(body),
             StmtKind::If { then_body, else_body, .. } => {
                 self.inner(then_body);
                 self.inner(else_body);
@@ -148,6 +149,8 @@ impl<'k> Survey<'k> {
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

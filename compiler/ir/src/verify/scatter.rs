@@ -60,6 +60,7 @@ impl<'a> Walk<'a> {
                 self.ops.extend(results.iter().map(|&result| (result, op)));
             }
             StmtKind::Store { access, .. } => self.store(access),
+            StmtKind::Role { body, .. } => self.block(body),
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 self.under(facts, body);
@@ -79,6 +80,8 @@ impl<'a> Walk<'a> {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -5,12 +5,14 @@
 //! different threads, one of them a write, share an interval on any path: over both arms of a choice, over
 //! the back edges of loops, and past loops that run zero times. Two accesses are apart when their slots or
 //! their slices provably are; and one thread touches its own elements without `sync` where both accesses
-//! are spread alike. What an asynchronous copy fills is touched only after a `settle` and then a `sync`.
+//! are spread alike. Roles run beside each other: what two of them touch, one of them writing, is apart, and `sync`
+//! stands between them and what all threads did before or do after. What an asynchronous copy fills is touched only after a `settle` and then a `sync`.
 //! What a product of a warpgroup reads is written, and its sums are used, only after a `settle` of its group.
 
 mod groups;
 mod overlap;
 mod products;
+mod roles;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +29,7 @@ use crate::smem_plan::over_budget;
 use groups::Numbers;
 pub(crate) use groups::derive;
 use overlap::Judge;
+use roles::Region;
 use state::{Kind, State, Touch};
 
 /// First rounds of a loop that are walked one by one, at most.
@@ -62,6 +65,8 @@ struct Walk<'a> {
     /// Variables of loops that are in one of their first rounds, with their values there.
     first_rounds: Vec<(Symbol, Form)>,
     state: State,
+    /// The roles that run beside each other here.
+    region: Region,
     /// Pairs of places that have been reported.
     reported: BTreeSet<(Span, Span)>,
     /// Each `settle`, and whether some round has found a copy for it.
@@ -85,6 +90,7 @@ impl<'a> Walk<'a> {
             facts: Facts::new(),
             first_rounds: Vec::new(),
             state: State::default(),
+            region: Region::default(),
             reported: BTreeSet::new(),
             settles: BTreeMap::new(),
             sums_settled: BTreeMap::new(),
@@ -96,6 +102,12 @@ impl<'a> Walk<'a> {
     }
 
     fn block(&mut self, stmts: &[Stmt]) {
+        let held = self.region.held();
+        self.statements(stmts);
+        self.region.let_go(held);
+    }
+
+    fn statements(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
             if let Some(&outermost) = self.loops.first() {
                 let Some(left) = self.visits.checked_sub(1) else { return };
@@ -117,6 +129,9 @@ impl<'a> Walk<'a> {
     }
 
     fn stmt(&mut self, stmt: &Stmt) {
+        if !matches!(stmt.kind, StmtKind::Role { .. }) {
+            self.end_region();
+        }
         match &stmt.kind {
             StmtKind::Def { results, op } => {
                 if let (Op::Load { access, .. }, Some(&result)) = (op, results.first()) {
@@ -141,7 +156,11 @@ impl<'a> Walk<'a> {
             }
             StmtKind::EmptyGroup => self.state.close_group(),
             StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
-            StmtKind::Sync | StmtKind::SyncCluster | StmtKind::Await(_) => self.state.sync(),
+            StmtKind::Sync | StmtKind::SyncCluster | StmtKind::SyncRole | StmtKind::Await(_) => {
+                self.state.sync()
+            }
+            StmtKind::Pipe(op) => self.pipe(op),
+            StmtKind::Role { role, body } => self.role(*role, body),
             StmtKind::For { var, start, end, step, body } => {
                 let in_flight = !self.state.products.is_empty() && products::uses_vars(body);
                 if in_flight || state::touches(body) {
@@ -246,8 +265,10 @@ impl<'a> Walk<'a> {
     fn touch(&mut self, access: &TileAccess, kind: Kind, spread: Option<&Distribution>) {
         let Some((tile, slot)) = access.storage.tile() else { return };
         let known = &self.known;
-        let touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
+        let mut touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
+        touch.guard = self.region.guard_of(self.kernel, &touch);
         self.meet(&touch);
+        self.beside(&touch);
         self.state.add(touch);
     }
 

@@ -9,15 +9,21 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, ParamId, PrefetchRange, SlicePart, Start, Stmt, StmtKind, TileAccess,
-    ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
+    AxisIndex, Kernel, Op, ParamId, PipeOp, PrefetchRange, RoleId, SlicePart, Start, Stmt,
+    StmtKind, TileAccess, ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
-    let mut walk = Walk { kernel, defined: kernel.values.iter().map(|_| false).collect(), sink };
+    let mut walk = Walk {
+        kernel,
+        warps: kernel.launch.warps,
+        in_role: false,
+        defined: kernel.values.iter().map(|_| false).collect(),
+        sink,
+    };
     for value in kernel.values.iter() {
         let spread = value.distribution.shape();
-        if spread != value.shape || value.distribution.warps != kernel.launch.warps {
+        if spread != value.shape {
             walk.fault(
                 value.span,
                 format!("a tile of shape {:?} is spread as {spread:?}", value.shape),
@@ -34,6 +40,9 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
 
 struct Walk<'a> {
     kernel: &'a Kernel,
+    /// Warps that run the statements.
+    warps: u32,
+    in_role: bool,
     defined: IndexVec<ValueId, bool>,
     sink: &'a mut Sink,
 }
@@ -54,6 +63,9 @@ impl Walk<'_> {
             StmtKind::Def { results, op } => {
                 self.op(span, results, op);
                 for &r in results {
+                    if self.kernel.values[r].distribution.warps != self.warps {
+                        self.fault(span, format!("{r} is spread over the warps of others"));
+                    }
                     if std::mem::replace(&mut self.defined[r], true) {
                         self.fault(span, format!("{r} is defined twice"));
                     }
@@ -121,6 +133,7 @@ impl Walk<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Sync
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
             | StmtKind::GridWait
             | StmtKind::GridLaunch => {}
             StmtKind::Assert { cond, .. } => {
@@ -137,6 +150,8 @@ impl Walk<'_> {
                 self.block(body);
                 self.defined[*var] = before;
             }
+            StmtKind::Pipe(op) => self.pipe(span, op),
+            StmtKind::Role { role, body } => self.role(span, *role, body),
             StmtKind::If { cond, then_body, else_body } => {
                 self.uses(span, &[*cond]);
                 self.scalar_bool(span, *cond);
@@ -167,6 +182,34 @@ impl Walk<'_> {
             self.uses(span, &[cond]);
             self.scalar_bool(span, cond);
         }
+    }
+
+    fn pipe(&mut self, span: Span, op: &PipeOp) {
+        let (barrier, at) = op.place();
+        self.uses(span, &[at]);
+        if self.kernel.barriers.get(barrier).is_none() || !self.in_role {
+            self.fault(span, format!("{barrier} is no barrier here"));
+        }
+        if let PipeOp::Copy { source, dest, .. } = op {
+            let shape = access_shape(self.kernel, source);
+            self.access(source, &shape);
+            self.access(dest, &shape);
+        }
+    }
+
+    /// Checks the statements of a role: its tiles are spread over its warps.
+    fn role(&mut self, span: Span, role: RoleId, body: &[Stmt]) {
+        let Some(declared) = self.kernel.roles.get(role) else {
+            return self.fault(span, format!("{role} is not declared"));
+        };
+        if self.warps != self.kernel.launch.warps || self.in_role {
+            self.fault(span, "a role inside of a role".to_owned());
+        }
+        let outer = std::mem::replace(&mut self.warps, declared.warps);
+        self.in_role = true;
+        self.block(body);
+        self.in_role = false;
+        self.warps = outer;
     }
 
     fn op(&mut self, span: Span, results: &[ValueId], op: &Op) {
@@ -388,7 +431,7 @@ fn index_operands(index: &AxisIndex) -> Vec<ValueId> {
 }
 
 /// Shape of the tile that an access makes.
-fn access_shape(kernel: &Kernel, access: &TileAccess) -> Vec<u32> {
+pub(super) fn access_shape(kernel: &Kernel, access: &TileAccess) -> Vec<u32> {
     access
         .index
         .iter()

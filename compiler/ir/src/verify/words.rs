@@ -59,6 +59,7 @@ impl Survey<'_> {
                     self.known.bind_loop(*var, *start, *end, *step);
                     self.block(body, false);
                 }
+                StmtKind::Role { body, .. } => self.block(body, false),
                 StmtKind::If { then_body, else_body, .. } => {
                     self.block(then_body, false);
                     self.block(else_body, false);
@@ -75,6 +76,8 @@ impl Survey<'_> {
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)
                 | StmtKind::SyncCluster
+                | StmtKind::SyncRole
+                | StmtKind::Pipe(_)
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
@@ -153,6 +156,7 @@ impl Epoch<'_> {
                 }
                 Advanced::Once
             }
+            StmtKind::Role { body, .. } => self.block(body, at),
             StmtKind::For { body, .. } => {
                 let end = self.block(body, at);
                 if end == at {
@@ -178,6 +182,8 @@ impl Epoch<'_> {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -140,6 +140,7 @@ impl<'a> Machine<'a> {
                     Special::CtaIndex(_) | Special::ClusterIndex(_) => 0,
                     Special::Lane => (thread % LANES as usize) as i64,
                     Special::Warp => (thread / LANES as usize) as i64,
+                    Special::WarpFrom(_) => panic!("there are no roles"),
                 })
             }),
             DeviceOp::ScalarParam { dst, param } => self.each(*dst, |m, _, _| m.scalars[param]),
@@ -246,6 +247,9 @@ impl<'a> Machine<'a> {
             | DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Mma { .. } => panic!("the kernels of these tests have none"),
+            DeviceOp::Role { .. } | DeviceOp::RoleBarrier { .. } | DeviceOp::Pipe(_) => {
+                panic!("there are no roles")
+            }
             DeviceOp::AtomicInc { .. }
             | DeviceOp::ClusterBarrier
             | DeviceOp::Signal { .. }

@@ -2,7 +2,8 @@
 
 use kernel_dsl::ast::{
     ArchPattern, Assign, Atom, Block, Else, Expr, ExprKind, For, ForOver, If, Index, IndexKind,
-    Let, Mma, Move, MoveKind, Pattern, Settle, Stmt, StmtKind, TileDecl, TileSpace, Unroll, View,
+    InstanceKind, Let, Mma, Move, MoveKind, Pattern, RangeEnd, Role, Settle, Stmt, StmtKind,
+    TileDecl, TileSpace, Unroll, View,
 };
 use kernel_dsl::diag::{Code, Diagnostic};
 
@@ -69,6 +70,7 @@ impl<'a> Checker<'a, '_> {
             StmtKind::Mma(mma) => self.product(mma),
             // What it may not name is not built.
             StmtKind::Commit(_) => {}
+            StmtKind::Role(role) => self.role(role),
             StmtKind::Sync(_) | StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert(condition, _) => self.value(condition),
             StmtKind::Printf(text, args) => {
@@ -78,26 +80,41 @@ impl<'a> Checker<'a, '_> {
                 }
             }
             StmtKind::Expr(e) => self.call_statement(e),
-            StmtKind::Pipeline(_)
-            | StmtKind::Barrier(_)
-            | StmtKind::Role(_)
-            | StmtKind::Open(_)
-            | StmtKind::Wait(_)
-            | StmtKind::Release(_)
-            | StmtKind::Publish(_)
-            | StmtKind::Trace(_)
-            | StmtKind::Unsafe(_) => {}
+            StmtKind::Pipeline(pipeline) => self.declare(&pipeline.name, Known::Value),
+            StmtKind::Barrier(barrier) => self.declare(&barrier.name, Known::Value),
+            StmtKind::Open(e) | StmtKind::Wait(e) | StmtKind::Release(e) => self.index_of(e),
+            StmtKind::Publish(_) | StmtKind::Trace(_) | StmtKind::Unsafe(_) => {}
         }
+    }
+
+    /// The index of a slot: `ld.full@t`.
+    fn index_of(&mut self, e: &'a Expr) {
+        let ExprKind::Ref(reference) = &e.kind else { return };
+        for at in &reference.at {
+            if let InstanceKind::Slot(index) = &at.kind {
+                self.value(index);
+            }
+        }
+    }
+
+    fn role(&mut self, role: &'a Role) {
+        if let ExprKind::Range(range) = &role.warps.kind {
+            self.value(&range.start);
+            match &range.end {
+                RangeEnd::Exclusive(e) | RangeEnd::Inclusive(e) | RangeEnd::Length(e) => {
+                    self.value(e);
+                }
+            }
+        }
+        role.registers.iter().for_each(|e| self.value(e));
+        self.block(&role.body);
     }
 
     /// The names that a refused statement would have defined.
     fn declare_refused(&mut self, stmt: &'a Stmt) {
         let name = match &stmt.kind {
             StmtKind::Tile(tile) => &tile.name,
-            StmtKind::Pipeline(pipeline) => &pipeline.name,
-            StmtKind::Barrier(barrier) => &barrier.name,
             StmtKind::Atom(atom) => &atom.name,
-            StmtKind::Role(role) => &role.name,
             _ => return,
         };
         self.declare(name, Known::Refused);
@@ -193,6 +210,7 @@ impl<'a> Checker<'a, '_> {
             MoveKind::Load => "load",
             MoveKind::Store => "store",
             MoveKind::Prefetch => "prefetch.l2",
+            MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
             MoveKind::Copy => "copy.async",
             MoveKind::Multimem => return,
         };
@@ -233,6 +251,7 @@ impl<'a> Checker<'a, '_> {
                 }
             }
             MoveKind::Copy => {
+                mv.into.iter().for_each(|into| self.index_of(into));
                 self.buffer(&mv.source);
                 match &mv.dest {
                     Some(dest) => self.shared_dest(dest),

@@ -123,7 +123,8 @@ impl Varying {
                     }
                 }
                 StmtKind::If { cond, .. } => inner |= self.has(*cond),
-                StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+                StmtKind::Role { .. }
+                | StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
                 | StmtKind::Store { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }
@@ -134,6 +135,8 @@ impl Varying {
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)
                 | StmtKind::SyncCluster
+                | StmtKind::SyncRole
+                | StmtKind::Pipe(_)
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }

@@ -41,6 +41,7 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
                     None
                 }
             }
+            StmtKind::Role { body, .. } => balance(body).map(|_| 0),
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Store { .. }
@@ -52,6 +53,8 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }

@@ -8,7 +8,7 @@ use super::super::scalars::{Form, Symbol};
 use super::products::Products;
 use crate::distribution::Distribution;
 use crate::kernel::{
-    AxisIndex, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, ViewAxis,
+    AxisIndex, BarrierId, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, ViewAxis,
 };
 
 /// More groups than any `settle` leaves in flight.
@@ -54,6 +54,8 @@ pub(super) struct Touch {
     pub(super) new_axes: Vec<usize>,
     /// How the elements are spread over threads; unknown without.
     pub(super) spread: Option<Distribution>,
+    /// The pipeline that hands the slot over, where the role holds it.
+    pub(super) guard: Option<BarrierId>,
     /// Loops into whose next round it has lasted, with the number of rounds.
     crossed: Vec<(ValueId, u32)>,
     /// Of a copy: groups that were closed after its own.
@@ -95,6 +97,7 @@ impl Touch {
             sides,
             new_axes,
             spread: spread.cloned(),
+            guard: None,
             crossed: Vec::new(),
             since: 0,
             settled: false,
@@ -207,6 +210,11 @@ impl State {
         }
     }
 
+    /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds is ordered.
+    pub(super) fn hand_over(&mut self, pipeline: BarrierId) {
+        self.touches.retain(|touch| touch.guard != Some(pipeline));
+    }
+
     /// All threads meet.
     pub(super) fn sync(&mut self) {
         self.touches.clear();
@@ -258,8 +266,10 @@ pub(super) fn touches(stmts: &[Stmt]) -> bool {
         | StmtKind::Warpgroup(_)
         | StmtKind::Sync
         | StmtKind::Await(_)
-        | StmtKind::SyncCluster => true,
-        StmtKind::For { body, .. } => touches(body),
+        | StmtKind::SyncCluster
+        | StmtKind::SyncRole
+        | StmtKind::Pipe(_) => true,
+        StmtKind::For { body, .. } | StmtKind::Role { body, .. } => touches(body),
         StmtKind::If { then_body, else_body, .. } => touches(then_body) || touches(else_body),
         StmtKind::Def { .. }
         | StmtKind::Signal(_)

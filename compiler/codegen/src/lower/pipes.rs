@@ -1,0 +1,149 @@
+//! Barriers of roles: mbarriers in shared memory, and bulk copies that count at them.
+
+use kernel_abi::DType;
+use kernel_ir::device::{Address, DevicePipe, FragId, Piece, Place};
+use kernel_ir::kernel::{BarrierId, Evict};
+use melior::dialect::arith::CmpiPredicate;
+use melior::ir::Value;
+
+use super::{Lowered, Lowering, refuse};
+use crate::mnemonic::{self, Space};
+
+impl<'c, 'm> Lowering<'c, 'm, '_> {
+    pub(super) fn pipe(&mut self, pipe: &DevicePipe) -> Lowered<()> {
+        match pipe {
+            DevicePipe::Init => self.make_barriers(),
+            DevicePipe::Wait { barrier, slot, rounds } => {
+                let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                let b = self.build;
+                let i32 = b.types.i32;
+                // A wait for no round is one for the odd round before the first, which counts as complete.
+                let last = b.subi(self.element(rounds.0, rounds.1)?, b.int(i32, 1));
+                let parity = b.andi(last, b.int(i32, 1));
+                b.effect(&mnemonic::wait_parity(), &[place, parity]);
+                Ok(())
+            }
+            DevicePipe::Announce { barrier, slot } => {
+                let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                let bytes = match self.kernel.barriers.get(*barrier) {
+                    Some(declared) => declared.barrier.bytes,
+                    None => return refuse(format!("{barrier} is not declared")),
+                };
+                self.by_first_thread(|s| {
+                    s.build.effect(&mnemonic::announce(bytes), &[place]);
+                    Ok(())
+                })
+            }
+            DevicePipe::Arrive { barrier, slot } => {
+                let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                let b = self.build;
+                if self.elects() {
+                    b.effect(&mnemonic::arrive(), &[place]);
+                } else {
+                    let lane = b.andi(self.thread_index(), b.int(b.types.i32, 31));
+                    b.effect(&mnemonic::arrive_once_a_warp(), &[place, lane]);
+                }
+                Ok(())
+            }
+            DevicePipe::Copy { source, dest, pieces, barrier, slot, evict } => {
+                let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                self.by_first_thread(|s| s.copy_bulk(source, dest, pieces, place, *evict))
+            }
+        }
+    }
+
+    /// The address of a slot.
+    fn barrier_at(
+        &self,
+        barrier: BarrierId,
+        slot: Option<(FragId, u32)>,
+        constant: i64,
+    ) -> Lowered<Value<'c, 'm>> {
+        let Some(declared) = self.kernel.barriers.get(barrier) else {
+            return refuse(format!("{barrier} is not declared"));
+        };
+        let region = self.region(&Place::Shared { base: declared.base, dtype: DType::U64 })?;
+        self.address_of(&region, Address { offset: slot, constant })
+    }
+
+    /// The first thread of the CTA makes the barriers, for all threads and for copies.
+    fn make_barriers(&mut self) -> Lowered<()> {
+        let mut places = Vec::new();
+        for (id, declared) in self.kernel.barriers.iter_enumerated() {
+            for slot in 0..declared.barrier.slots {
+                places.push((self.barrier_at(id, None, slot.into())?, declared.barrier.arrivals));
+            }
+        }
+        let outer = self.build;
+        let zero = outer.int(outer.types.i32, 0);
+        let first = outer.compare_int(CmpiPredicate::Eq, self.thread_index(), zero);
+        let (then_block, else_block) = outer.choice(first);
+        let inner = outer.at(then_block);
+        for (place, arrivals) in places {
+            inner.effect(&mnemonic::make_barrier(arrivals), &[place]);
+        }
+        inner.effect(&mnemonic::barriers_made(), &[]);
+        inner.end();
+        outer.at(else_block).end();
+        Ok(())
+    }
+
+    /// Whether one thread runs the statements anyway.
+    fn elects(&self) -> bool {
+        self.role.and_then(|role| self.kernel.roles.get(role)).is_some_and(|role| role.elect)
+    }
+
+    /// What the first thread of the role does alone.
+    fn by_first_thread(&mut self, run: impl FnOnce(&mut Self) -> Lowered<()>) -> Lowered<()> {
+        let Some(role) = self.role.and_then(|role| self.kernel.roles.get(role)) else {
+            return refuse("a barrier of roles outside of them");
+        };
+        if role.elect {
+            return run(self);
+        }
+        let outer = self.build;
+        let first = outer.int(outer.types.i32, role.first_thread().into());
+        let is_first = outer.compare_int(CmpiPredicate::Eq, self.thread_index(), first);
+        let (then_block, else_block) = outer.choice(is_first);
+        self.build = outer.at(then_block);
+        run(self)?;
+        self.build.end();
+        self.build = outer;
+        outer.at(else_block).end();
+        Ok(())
+    }
+
+    fn copy_bulk(
+        &mut self,
+        source: &Place,
+        dest: &Place,
+        pieces: &[Piece],
+        barrier: Value<'c, 'm>,
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let b = self.build;
+        let (from, to) = (self.region(source)?, self.region(dest)?);
+        if from.space != Space::Global || to.space != Space::Shared || from.dtype != to.dtype {
+            return refuse("a copy goes from a buffer to shared memory of the same type");
+        }
+        // What threads did to the slot before comes ahead of what the copy does.
+        b.effect(&mnemonic::before_copies(), &[]);
+        for piece in pieces {
+            let bytes = u64::from(piece.len) * u64::from(to.dtype.bits()) / 8;
+            if bytes == 0 || !bytes.is_multiple_of(16) {
+                return refuse(format!("a bulk copy of {bytes} bytes"));
+            }
+            let mut operands =
+                vec![self.address_of(&to, piece.dest)?, self.address_of(&from, piece.source)?];
+            operands.push(barrier);
+            if let Some(evict) = evict {
+                match self.policies.get(evict) {
+                    Some(policy) => operands.push(policy),
+                    None => return refuse("the cache policy was not made at the entry"),
+                }
+            }
+            b.effect(&mnemonic::copy_bulk(bytes, evict.is_some()), &operands);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Barriers of roles at device level.
+
+use kernel_abi::{DType, numeric};
+use kernel_ir::device::{DevicePipe, FragId, LocId, Piece, Place as Region};
+use kernel_ir::kernel::{BarrierId, RoleId};
+use kernel_ir::ops::Elements;
+
+use super::Machine;
+use super::copies::vector;
+use super::shared::Shared;
+use crate::error::{EmuError, ErrorKind};
+use crate::pipes::{Pipes, Place};
+use crate::turns::Seat;
+
+/// The role that a machine runs, and where it meets others.
+#[derive(Clone, Copy)]
+pub(super) struct Post<'k> {
+    pub(super) role: RoleId,
+    pub(super) pipes: &'k Pipes<'k, Shared>,
+}
+
+impl<'k> Machine<'k> {
+    /// The post and the place at the table of a machine that runs a role.
+    fn post(&self) -> (Post<'k>, &'k Seat<'k>) {
+        match (self.post, self.member.seat()) {
+            (Some(post), Some(seat)) => (post, seat),
+            (_, _) => unreachable!("barriers stand in roles, and roles take turns"),
+        }
+    }
+
+    /// An integer that all threads agree on.
+    fn agreed(&self, (frag, element): (FragId, u32), loc: LocId) -> Result<i64, EmuError> {
+        let code = self.code(frag, element, 0, loc)?;
+        for t in 1..self.threads {
+            if self.code(frag, element, t, loc)? != code {
+                return Err(self.parted("a slot of a barrier", loc).thread(t));
+            }
+        }
+        Ok(numeric::to_i64(DType::I32, code).unwrap_or(-1))
+    }
+
+    fn slot_of(
+        &self,
+        barrier: BarrierId,
+        slot: (FragId, u32),
+        loc: LocId,
+    ) -> Result<Place, EmuError> {
+        let declared = &self.kernel.barriers[barrier].barrier;
+        let number = self.agreed(slot, loc)?;
+        match usize::try_from(number).ok().filter(|&n| n < declared.slots as usize) {
+            Some(slot) => Ok(Place { barrier, slot }),
+            None => {
+                let message = format!("slot {number} of `{}`", declared.name);
+                Err(EmuError::new(ErrorKind::OutOfBounds, self.span(loc), message))
+            }
+        }
+    }
+
+    pub(super) fn pipe(&mut self, pipe: &DevicePipe, loc: LocId) -> Result<(), EmuError> {
+        self.uniform_only("a barrier", loc)?;
+        let span = self.span(loc);
+        match pipe {
+            // Barriers are made anew for each region.
+            DevicePipe::Init => Ok(()),
+            DevicePipe::Wait { barrier, slot, rounds } => {
+                let (Post { role, pipes }, seat) = self.post();
+                let place = self.slot_of(*barrier, *slot, loc)?;
+                let rounds = u64::try_from(self.agreed(*rounds, loc)?).unwrap_or(0);
+                pipes.wait(seat, role, place, rounds, &mut self.clock, span)
+            }
+            DevicePipe::Announce { barrier, slot } => {
+                let (Post { pipes, .. }, seat) = self.post();
+                let place = self.slot_of(*barrier, *slot, loc)?;
+                let bytes = self.kernel.barriers[*barrier].barrier.bytes;
+                pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
+                seat.pass(span)
+            }
+            DevicePipe::Arrive { barrier, slot } => {
+                let (Post { role, pipes }, seat) = self.post();
+                let place = self.slot_of(*barrier, *slot, loc)?;
+                let role = &self.kernel.roles[role];
+                let arrivals = if role.elect { 1 } else { role.warps };
+                pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
+                seat.pass(span)
+            }
+            DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: _ } => {
+                let (_, seat) = self.post();
+                let place = self.slot_of(*barrier, *slot, loc)?;
+                for piece in pieces {
+                    self.copy_bulk(source, dest, piece, place, loc)?;
+                }
+                seat.pass(span)
+            }
+        }
+    }
+
+    /// The first thread of the role starts a copy.
+    fn copy_bulk(
+        &mut self,
+        source: &Region,
+        dest: &Region,
+        piece: &Piece,
+        place: Place,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let (Region::Global(param), Region::Shared { base, dtype }) = (source, dest) else {
+            unreachable!("copies go from a buffer to shared memory")
+        };
+        let (Post { pipes, .. }, _) = self.post();
+        let (param, dtype, span, len) = (*param, *dtype, self.span(loc), piece.len as usize);
+        let mut elements = Elements::splat(dtype, 0, len);
+        let from = self.start(&vector(piece, piece.source), 0, loc)?;
+        self.view.check_read(param, span)?;
+        let from = self.view.inside(param, from, len, span)?;
+        self.view.load(param, from as u64, len, &mut elements, 0, span)?;
+        let to = self.start(&vector(piece, piece.dest), 0, loc)?;
+        let size = i64::from(dtype.bytes().unwrap_or(1));
+        let at = i64::from(*base) + to * size;
+        let mut bytes = vec![0; numeric::bytes_of(dtype, len)];
+        if !bytes.len().is_multiple_of(16) || at % 16 != 0 {
+            let message = format!("a bulk copy of {} bytes to byte {at}", bytes.len());
+            return Err(EmuError::new(ErrorKind::Misaligned, span, message));
+        }
+        for i in 0..len {
+            numeric::write_element(dtype, &mut bytes, i, elements.get(i));
+        }
+        let stamp = pipes.stamp(place, span);
+        let by = self.by(0, span);
+        let at = self.member.own().begin_bulk(at, bytes.len(), by, stamp)?;
+        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        pipes.start(place, count, Box::new(move |shared: &mut Shared| shared.land(at, &bytes)));
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Barriers of roles at kernel level.
+
+use kernel_dsl::source::Span;
+use kernel_ir::kernel::{BarrierId, PipeOp, RoleId, Storage, TileAccess, ValueId};
+use kernel_ir::ops::Elements;
+
+use super::Machine;
+use super::smem::SharedTiles;
+use crate::error::{EmuError, ErrorKind};
+use crate::pipes::{Pipes, Place};
+use crate::turns::Seat;
+
+/// The role that a machine runs, and where it meets others.
+#[derive(Clone, Copy)]
+pub(super) struct Post<'k> {
+    pub(super) role: RoleId,
+    pub(super) pipes: &'k Pipes<'k, SharedTiles>,
+}
+
+impl<'k> Machine<'k> {
+    /// The post and the place at the table of a machine that runs a role.
+    fn post(&self) -> (Post<'k>, &'k Seat<'k>) {
+        match (self.post, self.member.seat()) {
+            (Some(post), Some(seat)) => (post, seat),
+            (_, _) => unreachable!("barriers stand in roles, and roles take turns"),
+        }
+    }
+
+    /// The slot of an index, and its round.
+    fn slot_and_round(
+        &self,
+        barrier: BarrierId,
+        at: ValueId,
+        span: Span,
+    ) -> Result<(Place, u64), EmuError> {
+        let declared = &self.kernel.barriers[barrier];
+        let index = u64::try_from(self.int(at)).map_err(|_| {
+            let message = format!("index {} of `{}`", self.int(at), declared.name);
+            EmuError::new(ErrorKind::OutOfBounds, span, message)
+                .other(declared.span, "declared here")
+        })?;
+        let slots = u64::from(declared.slots);
+        Ok((Place { barrier, slot: (index % slots) as usize }, index / slots))
+    }
+
+    pub(super) fn pipe(&mut self, op: &PipeOp, span: Span) -> Result<(), EmuError> {
+        let (Post { role, pipes }, seat) = self.post();
+        match op {
+            PipeOp::Open { full, empty, at } => {
+                let (place, round) = self.slot_and_round(*empty, *at, span)?;
+                pipes.wait(seat, role, place, round, &mut self.clock, span)?;
+                let bytes = self.kernel.barriers[*full].bytes;
+                if bytes > 0 {
+                    let place = Place { barrier: *full, ..place };
+                    pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
+                    seat.pass(span)?;
+                }
+                Ok(())
+            }
+            PipeOp::Wait { barrier, at } => {
+                let (place, round) = self.slot_and_round(*barrier, *at, span)?;
+                pipes.wait(seat, role, place, round + 1, &mut self.clock, span)
+            }
+            PipeOp::Release { barrier, at } => {
+                let (place, _) = self.slot_and_round(*barrier, *at, span)?;
+                let role = &self.kernel.roles[role];
+                let arrivals = if role.elect { 1 } else { role.warps };
+                pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
+                seat.pass(span)
+            }
+            PipeOp::Copy { source, dest, barrier, at, evict: _ } => {
+                let (place, _) = self.slot_and_round(*barrier, *at, span)?;
+                self.copy_bulk(source, dest, place)?;
+                seat.pass(span)
+            }
+        }
+    }
+
+    fn copy_bulk(
+        &mut self,
+        source: &TileAccess,
+        dest: &TileAccess,
+        place: Place,
+    ) -> Result<(), EmuError> {
+        let (Post { pipes, .. }, _) = self.post();
+        let Storage::Buffer(param) = source.storage else { return Ok(()) };
+        let (from, to) = (self.resolve(source, "copied")?, self.resolve(dest, "copied")?);
+        let dtype = self.kernel.dtype_of(dest.storage);
+        let len = from.shape().iter().map(|&e| e as usize).product();
+        let mut elements = Elements::splat(dtype, 0, len);
+        let view = &mut self.view;
+        from.runs(|start, count, at| {
+            view.check_read(param, source.span)?;
+            view.load(param, start, count, &mut elements, at, source.span)
+        })?;
+        let stamp = pipes.stamp(place, dest.span);
+        let Some(places) = self.begin_bulk(dest, &to, stamp)? else { return Ok(()) };
+        let bytes = (len as u64 * u64::from(dtype.bits()) / 8) as u32;
+        let land = move |shared: &mut SharedTiles| shared.land(places, &elements);
+        pipes.start(place, bytes, Box::new(land));
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! Barriers of a CTA, and copies that land when the schedule says so.
+//!
+//! A round of a slot is complete when its arrivals have come and its bytes have landed. What an arrival has seen is
+//! known to whoever waits for the round; a copy makes its own bytes known and nothing else. Copies land one at a time,
+//! at turns of a part of their own, in any order.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use kernel_dsl::source::Span;
+use kernel_ir::index::{Id, IndexVec};
+use kernel_ir::kernel::{Barrier, BarrierId, Role, RoleId};
+
+use crate::cluster::Member;
+use crate::error::{EmuError, ErrorKind};
+use crate::roles::{Clock, Stamp};
+use crate::turns::{Awaited, Seat};
+
+/// A slot of a barrier.
+struct Slot {
+    /// Complete rounds.
+    done: u64,
+    /// Arrivals that the round at hand still takes.
+    missing: u32,
+    /// Bytes that are announced and have not landed.
+    bytes: i64,
+    /// What the arrivals of the round at hand have seen.
+    gathered: Vec<u64>,
+    /// What those who wait for the last complete round come to know.
+    known: Vec<u64>,
+}
+
+/// Puts what a copy has read into shared memory.
+type Land<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+/// A copy on its way.
+struct Flight<S> {
+    place: Place,
+    bytes: u32,
+    land: Land<S>,
+}
+
+/// A slot of a barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) barrier: BarrierId,
+    pub(crate) slot: usize,
+}
+
+struct State<S> {
+    slots: IndexVec<BarrierId, Vec<Slot>>,
+    flights: Vec<Flight<S>>,
+    /// Roles that still run.
+    running: usize,
+}
+
+/// The barriers of a CTA while roles run; `S` is its shared memory.
+pub(crate) struct Pipes<'k, S> {
+    barriers: &'k IndexVec<BarrierId, Barrier>,
+    roles: &'k IndexVec<RoleId, Role>,
+    state: Mutex<State<S>>,
+}
+
+/// Slots of all barriers.
+pub(crate) fn slots(barriers: &IndexVec<BarrierId, Barrier>) -> usize {
+    barriers.iter().map(|barrier| barrier.slots as usize).sum()
+}
+
+impl<'k, S> Pipes<'k, S> {
+    pub(crate) fn new(
+        barriers: &'k IndexVec<BarrierId, Barrier>,
+        roles: &'k IndexVec<RoleId, Role>,
+        running: usize,
+    ) -> Pipes<'k, S> {
+        let known = vec![0; roles.len() + 1 + slots(barriers)];
+        let slot = |barrier: &Barrier| Slot {
+            done: 0,
+            missing: barrier.arrivals,
+            bytes: 0,
+            gathered: known.clone(),
+            known: known.clone(),
+        };
+        let of = |barrier: &Barrier| (0..barrier.slots).map(|_| slot(barrier)).collect();
+        let slots = barriers.iter().map(of).collect();
+        let state = State { slots, flights: Vec::new(), running };
+        Pipes { barriers, roles, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index of a slot's own time in a clock.
+    fn agent(&self, place: Place) -> usize {
+        let before = self.barriers.iter().take(place.barrier.index());
+        let slots: usize = before.map(|barrier| barrier.slots as usize).sum();
+        self.roles.len() + 1 + slots + place.slot
+    }
+
+    fn name(&self, place: Place) -> String {
+        let barrier = &self.barriers[place.barrier];
+        match barrier.slots {
+            1 => format!("`{}`", barrier.name),
+            _ => format!("slot {} of `{}`", place.slot, barrier.name),
+        }
+    }
+
+    /// A role has ended.
+    pub(crate) fn leave(&self) {
+        self.lock().running -= 1;
+    }
+
+    /// Waits until so many rounds are complete.
+    pub(crate) fn wait(
+        &self,
+        seat: &Seat<'_>,
+        role: RoleId,
+        place: Place,
+        rounds: u64,
+        clock: &mut Clock,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let done = || self.lock().slots[place.barrier][place.slot].done;
+        let who = &self.roles[role].name;
+        let out_of_turn = |done: u64| {
+            let message = format!(
+                "role `{who}` waits for round {rounds} of {} when {done} are complete",
+                self.name(place)
+            );
+            Err(EmuError::new(ErrorKind::Phase, span, message))
+        };
+        // A thread sees whether the number of complete rounds is odd, no more.
+        if rounds > done() + 1 || rounds < done() {
+            return out_of_turn(done());
+        }
+        let awaited = || Awaited {
+            what: format!("role `{who}` waits for round {rounds} of {}", self.name(place)),
+            span,
+        };
+        seat.wait(|| done() >= rounds, awaited)?;
+        if done() != rounds {
+            return out_of_turn(done());
+        }
+        clock.learn(&self.lock().slots[place.barrier][place.slot].known);
+        Ok(())
+    }
+
+    /// So many arrivals, and so many bytes announced with them.
+    pub(crate) fn arrive(
+        &self,
+        place: Place,
+        arrivals: u32,
+        bytes: u32,
+        clock: &mut Clock,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let known = clock.publish();
+        let mut state = self.lock();
+        let slot = &mut state.slots[place.barrier][place.slot];
+        let Some(missing) = slot.missing.checked_sub(arrivals) else {
+            let message = format!("more arrivals at {} than a round takes", self.name(place));
+            return Err(EmuError::new(ErrorKind::Phase, span, message)
+                .other(self.barriers[place.barrier].span, "declared here"));
+        };
+        slot.missing = missing;
+        slot.bytes += i64::from(bytes);
+        crate::roles::join(&mut slot.gathered, &known);
+        self.complete(slot, place);
+        Ok(())
+    }
+
+    /// Ends the round of a slot, if it is complete.
+    fn complete(&self, slot: &mut Slot, place: Place) {
+        if slot.missing > 0 || slot.bytes != 0 {
+            return;
+        }
+        slot.done += 1;
+        slot.missing = self.barriers[place.barrier].arrivals;
+        let agent = self.agent(place);
+        slot.gathered[agent] = slot.done;
+        slot.known.clone_from(&slot.gathered);
+    }
+
+    /// The mark of what a copy writes that counts in the round at hand.
+    pub(crate) fn stamp(&self, place: Place, span: Span) -> Stamp {
+        let done = self.lock().slots[place.barrier][place.slot].done;
+        Stamp::of(self.agent(place), done + 1, span)
+    }
+
+    /// Starts a copy.
+    pub(crate) fn start(&self, place: Place, bytes: u32, land: Land<S>) {
+        self.lock().flights.push(Flight { place, bytes, land });
+    }
+
+    /// Lets copies land until all roles have ended.
+    pub(crate) fn fly(
+        &self,
+        seat: &Seat<'_>,
+        member: Member<'_, S>,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let awaited = || Awaited { what: String::new(), span };
+        loop {
+            let is_news = || {
+                let state = self.lock();
+                !state.flights.is_empty() || state.running == 0
+            };
+            seat.wait(is_news, awaited)?;
+            let Flight { place, bytes, land } = {
+                let mut state = self.lock();
+                if state.flights.is_empty() {
+                    return Ok(());
+                }
+                let next = seat.pick(state.flights.len());
+                state.flights.remove(next)
+            };
+            land(&mut member.own());
+            {
+                let mut state = self.lock();
+                let slot = &mut state.slots[place.barrier][place.slot];
+                slot.bytes -= i64::from(bytes);
+                self.complete(slot, place);
+            }
+            seat.pass(span)?;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Barriers of roles: slots and rounds by division, and bulk copies as runs that lie together on both sides.
+
+use kernel_abi::DType;
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::Expander;
+use super::linear::{Linear, Reg, power_of_two};
+use super::vectors::{Cell, VECTOR_BYTES};
+use crate::device::{DeviceOp, DevicePipe, Piece};
+use crate::distribution::{AxisMap, Distribution};
+use crate::kernel::{BarrierId, Evict, PipeOp, TileAccess, ValueId};
+use crate::ops::BinaryOp;
+
+/// Runs of one copy, at most.
+const MAX_RUNS: usize = 128;
+
+impl Expander<'_> {
+    /// Makes the barriers of the kernel before anything touches them.
+    pub(super) fn make_barriers(&mut self) {
+        if self.kernel.barriers.is_empty() {
+            return;
+        }
+        self.b.loc = self.b.place(self.kernel.span, crate::device::OpRole::Compute);
+        self.b.emit(DeviceOp::Pipe(DevicePipe::Init));
+        self.barrier();
+    }
+
+    pub(super) fn pipe(&mut self, op: &PipeOp) -> Result<(), Diagnostic> {
+        let pipe = match op {
+            PipeOp::Open { full, empty, at } => {
+                let (slot, round) = self.slot_and_round(*empty, *at);
+                let rounds = self.b.materialize(&round, DType::I32);
+                self.b.emit(DeviceOp::Pipe(DevicePipe::Wait { barrier: *empty, slot, rounds }));
+                if self.kernel.barriers[*full].bytes == 0 {
+                    return Ok(());
+                }
+                DevicePipe::Announce { barrier: *full, slot }
+            }
+            PipeOp::Wait { barrier, at } => {
+                let (slot, round) = self.slot_and_round(*barrier, *at);
+                let rounds = round.offset(1).unwrap_or(round);
+                let rounds = self.b.materialize(&rounds, DType::I32);
+                DevicePipe::Wait { barrier: *barrier, slot, rounds }
+            }
+            PipeOp::Release { barrier, at } => {
+                let (slot, _) = self.slot_and_round(*barrier, *at);
+                DevicePipe::Arrive { barrier: *barrier, slot }
+            }
+            PipeOp::Copy { source, dest, barrier, at, evict } => {
+                return self.copy_bulk(source, dest, *barrier, *at, *evict);
+            }
+        };
+        self.b.emit(DeviceOp::Pipe(pipe));
+        Ok(())
+    }
+
+    /// The register with the slot of an index, and its round.
+    fn slot_and_round(&mut self, barrier: BarrierId, at: ValueId) -> (Reg, Linear) {
+        let slots = Linear::constant(self.kernel.barriers[barrier].slots.into());
+        let at = self.integer(at);
+        let slot = self.b.int_binary(BinaryOp::Rem, &at, &slots, DType::I32);
+        let round = self.b.int_binary(BinaryOp::Div, &at, &slots, DType::I32);
+        (self.b.materialize(&slot, DType::I32), round)
+    }
+
+    fn copy_bulk(
+        &mut self,
+        source: &TileAccess,
+        dest: &TileAccess,
+        barrier: BarrierId,
+        at: ValueId,
+        evict: Option<Evict>,
+    ) -> Result<(), Diagnostic> {
+        let (slot, _) = self.slot_and_round(barrier, at);
+        // One thread knows all elements.
+        let axes = self.extents(source).into_iter().map(AxisMap::local).collect();
+        let whole = Distribution { warps: 1, axes };
+        let (from, to) = (self.cells(source, &whole)?, self.cells(dest, &whole)?);
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for i in 0..from.len() {
+            let goes_on = runs.last().is_some_and(|&(first, len)| {
+                let step = len as i64;
+                follows(&from[first], &from[i], step) && follows(&to[first], &to[i], step)
+            });
+            match runs.last_mut() {
+                Some(run) if goes_on => run.1 += 1,
+                Some(_) | None => runs.push((i, 1)),
+            }
+        }
+        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
+        let vector = u64::from(VECTOR_BYTES) * 8;
+        let fits = |&(first, len): &(usize, usize)| {
+            let aligned = |cell: &Cell| {
+                let multiple = power_of_two(self.b.multiple(&cell.offset));
+                multiple.saturating_mul(bits) >= vector
+            };
+            (len as u64 * bits).is_multiple_of(vector)
+                && aligned(&from[first])
+                && aligned(&to[first])
+        };
+        if runs.len() > MAX_RUNS || !runs.iter().all(fits) {
+            let reason = if runs.len() > MAX_RUNS {
+                format!("{} runs lie together on both sides, the limit is {MAX_RUNS}", runs.len())
+            } else {
+                "a run that lies together on both sides is no multiple of 16 bytes, or is not aligned to 16".to_owned()
+            };
+            return Err(Diagnostic::error(Code::E0310, "this copy cannot be made of bulk copies")
+                .label(source.span, reason)
+                .secondary(dest.span, "where it goes")
+                .help("copy whole rows, and give the tile the same order of axes as the buffer"));
+        }
+        let (from_place, from_offsets) = self.place(source.storage);
+        let (to_place, to_offsets) = self.place(dest.storage);
+        let mut pieces = Vec::with_capacity(runs.len());
+        for (first, len) in runs {
+            let source = self.b.address(&from[first], from_offsets);
+            let dest = self.b.address(&to[first], to_offsets);
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            pieces.push(Piece { len, source, dest, present: None, predicate: None });
+        }
+        let (source, dest) = (from_place, to_place);
+        self.b.emit(DeviceOp::Pipe(DevicePipe::Copy {
+            source,
+            dest,
+            pieces,
+            barrier,
+            slot,
+            evict,
+        }));
+        Ok(())
+    }
+}
+
+/// True where a cell lies so many elements behind another, and both exist.
+fn follows(first: &Cell, cell: &Cell, step: i64) -> bool {
+    first.checks.is_empty()
+        && cell.checks.is_empty()
+        && first.offset.offset(step).as_ref() == Some(&cell.offset)
+}

@@ -1,0 +1,37 @@
+//! Roles: each is expanded for itself, and those of a region are put side by side.
+
+use super::Expander;
+use crate::device::{DeviceOp, DeviceStmt, LocId};
+use crate::kernel::{RoleId, Stmt};
+
+/// The roles of a region that are expanded so far.
+pub(super) type Region = Vec<(LocId, RoleId, Vec<DeviceStmt>)>;
+
+impl<'k> Expander<'k> {
+    /// Expands the statements of a role, which has its own barrier and its own shared memory for exchanges.
+    pub(super) fn role_body(&mut self, role: RoleId, body: &'k [Stmt]) {
+        let loc = self.b.loc;
+        let (order, contents) = (self.order, self.contents.clone());
+        let outer = self.shared.enter_role();
+        self.b.role = Some(role);
+        self.b.open();
+        self.block(body);
+        let stmts = self.b.close();
+        self.b.role = None;
+        self.shared.leave_role(outer);
+        self.order = order;
+        self.contents = contents;
+        self.region.push((loc, role, stmts));
+    }
+
+    /// Emits the roles of the region that ends here, one directly after the other.
+    pub(super) fn end_region(&mut self) {
+        if self.b.role.is_some() {
+            return;
+        }
+        for (loc, role, body) in std::mem::take(&mut self.region) {
+            self.b.loc = loc;
+            self.b.emit(DeviceOp::Role { role, body });
+        }
+    }
+}

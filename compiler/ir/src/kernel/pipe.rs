@@ -1,0 +1,106 @@
+//! Barriers at which roles hand slots over to each other, and what is done at them.
+//!
+//! A barrier has slots, and each slot counts rounds: round `r` of a slot is complete when all its arrivals have come
+//! and all its bytes have landed. Index `t` means round `t / slots` of slot `t % slots`. A pipeline is a pair of
+//! barriers: `full`, at which its consumer waits, and `empty`, at which its producer waits, one round behind.
+
+use kernel_dsl::source::Span;
+use serde::{Deserialize, Serialize};
+
+use super::{BarrierId, Evict, RoleId, Stmt, StmtKind, TileAccess, ValueId};
+
+/// A barrier in shared memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Barrier {
+    /// The author's name: `done`, `ld.full`.
+    pub name: String,
+    /// Ring slots.
+    pub slots: u32,
+    /// Arrivals that a round takes.
+    pub arrivals: u32,
+    /// Bytes of copies that a round takes besides.
+    pub bytes: u32,
+    /// Roles that arrive.
+    pub from: Vec<RoleId>,
+    /// Roles that wait.
+    pub to: Vec<RoleId>,
+    /// The other barrier of its pipeline.
+    pub partner: Option<BarrierId>,
+    /// Where it is declared.
+    #[serde(skip)]
+    pub span: Span,
+}
+
+/// What a statement does at a barrier. `at` is an i32 scalar, at least 0.
+#[derive(Debug, Clone)]
+pub enum PipeOp {
+    /// `open p@t`: waits until the slot is free, which it is at first, and announces the bytes of the round.
+    Open {
+        /// The barrier of the pipeline that will be full.
+        full: BarrierId,
+        /// The one that is waited for.
+        empty: BarrierId,
+        /// Index.
+        at: ValueId,
+    },
+    /// `wait b@t`: until the round is complete; what was done before its arrivals is visible, and its bytes are.
+    Wait {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Index.
+        at: ValueId,
+    },
+    /// `release b@t`: the role arrives, once a warp, after what its threads have done before.
+    Release {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Index.
+        at: ValueId,
+    },
+    /// `copy.bulk`: one thread starts a copy from a buffer to shared memory whose bytes count at the barrier.
+    Copy {
+        /// Where from, a buffer.
+        source: TileAccess,
+        /// Where to, shared memory; the same extents.
+        dest: TileAccess,
+        /// The barrier.
+        barrier: BarrierId,
+        /// Index.
+        at: ValueId,
+        /// `evict first|last`.
+        evict: Option<Evict>,
+    },
+}
+
+impl PipeOp {
+    /// The barrier that names the pipeline, or the barrier itself, and the index.
+    pub fn place(&self) -> (BarrierId, ValueId) {
+        match self {
+            PipeOp::Open { full, at, .. } => (*full, *at),
+            PipeOp::Wait { barrier, at }
+            | PipeOp::Release { barrier, at }
+            | PipeOp::Copy { barrier, at, .. } => (*barrier, *at),
+        }
+    }
+}
+
+/// The buffer access and the shared access of a copy of either kind.
+pub fn copied(kind: &StmtKind) -> Option<(&TileAccess, &TileAccess)> {
+    match kind {
+        StmtKind::CopyAsync { source, dest, .. }
+        | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => Some((source, dest)),
+        _ => None,
+    }
+}
+
+/// Calls `see` with every operation at a barrier.
+pub fn each_pipe_op<'k>(stmts: &'k [Stmt], see: &mut impl FnMut(&'k PipeOp, Span)) {
+    for stmt in stmts {
+        if let StmtKind::Pipe(op) = &stmt.kind {
+            see(op, stmt.span);
+        }
+        for body in stmt.kind.bodies() {
+            each_pipe_op(body, see);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! `pipeline`, `barrier`, `open`, `wait`, `release` and `copy.bulk … into`.
+
+use std::collections::BTreeMap;
+
+use kernel_abi::DType;
+use kernel_dsl::ast::{self, BinaryOp, Callee, Edge, Expr, ExprKind, InstanceKind, Move, Name};
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+use super::constants::Const;
+use super::limits::MAX_RING;
+use super::lower::Lower;
+use super::mistakes::copy_dest;
+use super::operands::Operand;
+use super::report::{Outcome, Refused};
+use super::scope::{Entity, Memory};
+use crate::kernel::{Barrier, BarrierId, Evict, PipeOp, RoleId, StmtKind, Storage, ValueId};
+
+/// The most bytes that a round of a barrier can count.
+const MAX_BYTES: u64 = (1 << 20) - 1;
+
+/// What a name means at which roles meet.
+#[derive(Debug, Clone, Copy)]
+enum Meeting {
+    Pipeline { full: BarrierId, empty: BarrierId },
+    Barrier(BarrierId),
+}
+
+/// An edge whose roles have no numbers yet.
+#[derive(Debug)]
+struct Ends<'a> {
+    barrier: BarrierId,
+    from: &'a [Name],
+    to: &'a [Name],
+}
+
+/// The pipelines and barriers of a kernel.
+#[derive(Debug, Default)]
+pub(super) struct Pipes<'a> {
+    meetings: BTreeMap<&'a str, Meeting>,
+    ends: Vec<Ends<'a>>,
+}
+
+impl<'a> Lower<'a> {
+    /// `pipeline NAME { stages: n; full: BYTES from A to B; empty: from B to A; }`
+    pub(super) fn pipeline(&mut self, ast: &'a ast::Pipeline, span: Span) -> Outcome<()> {
+        let slots = self.const_extent(&ast.stages, "the number of stages", 1, MAX_RING)?;
+        for edge in [&ast.full, &ast.empty] {
+            if let Some(ring) = &edge.ring {
+                return Err(self.not_built(ring.span, "`ring` of an edge of a pipeline"));
+            }
+        }
+        if let Some(bytes) = &ast.empty.bytes {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, "bytes of an empty slot")
+                    .label(bytes.span, "copies fill slots, and `full` counts them"),
+            ));
+        }
+        let name = &ast.name;
+        let full = self.edge(&format!("{}.full", name.text), name, &ast.full, slots)?;
+        let empty = self.edge(&format!("{}.empty", name.text), name, &ast.empty, slots)?;
+        self.kernel.barriers[full].partner = Some(empty);
+        self.kernel.barriers[empty].partner = Some(full);
+        self.meet(name, Meeting::Pipeline { full, empty }, span)
+    }
+
+    /// `barrier NAME : ring n from A to B;`
+    pub(super) fn barrier(&mut self, ast: &'a ast::Barrier, span: Span) -> Outcome<()> {
+        if let Some(bytes) = &ast.edge.bytes {
+            return Err(self.not_built(bytes.span, "bytes of a barrier outside of a pipeline"));
+        }
+        let slots = match &ast.edge.ring {
+            Some(ring) => self.const_extent(ring, "the number of slots", 1, MAX_RING)?,
+            None => 1,
+        };
+        let barrier = self.edge(&ast.name.text, &ast.name, &ast.edge, slots)?;
+        self.meet(&ast.name, Meeting::Barrier(barrier), span)
+    }
+
+    fn meet(&mut self, name: &'a Name, meeting: Meeting, span: Span) -> Outcome<()> {
+        if !self.is_top() || self.role.is_some() {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a meeting of roles inside of something else")
+                    .label(span, "declare it at the top of the kernel, before the roles"),
+            ));
+        }
+        self.pipes.meetings.insert(&name.text, meeting);
+        Ok(())
+    }
+
+    fn edge(&mut self, name: &str, at: &'a Name, edge: &'a Edge, slots: u32) -> Outcome<BarrierId> {
+        if edge.scope.is_some() {
+            return Err(self.not_built(edge.span, "the scope of a barrier"));
+        }
+        let bytes = match &edge.bytes {
+            Some(bytes) => self.bytes_of(bytes)?,
+            None => 0,
+        };
+        let Some(bytes) = u32::try_from(bytes).ok().filter(|&b| u64::from(b) <= MAX_BYTES) else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0503, format!("{bytes} bytes a round"))
+                    .label(edge.span, format!("a barrier counts up to {MAX_BYTES}")),
+            ));
+        };
+        if edge.from.is_empty() || edge.to.is_empty() {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "an edge without a role at both ends")
+                    .label(edge.span, "write `from ROLE to ROLE`"),
+            ));
+        }
+        let barrier = self.kernel.barriers.push(Barrier {
+            name: name.to_owned(),
+            slots,
+            arrivals: 0,
+            bytes,
+            from: Vec::new(),
+            to: Vec::new(),
+            partner: None,
+            span: at.span,
+        });
+        self.pipes.ends.push(Ends { barrier, from: &edge.from, to: &edge.to });
+        Ok(barrier)
+    }
+
+    /// `bytes(s) + bytes(t)`, or a constant.
+    fn bytes_of(&mut self, e: &'a Expr) -> Outcome<u64> {
+        match &e.kind {
+            ExprKind::Binary(BinaryOp::Add, a, b) => {
+                Ok(self.bytes_of(a)?.saturating_add(self.bytes_of(b)?))
+            }
+            ExprKind::Call(call) => {
+                let arg = match (&call.callee, call.args.as_slice()) {
+                    (Callee::Path(path), [arg]) if path.is("bytes") => &arg.value,
+                    (_, _) => return Err(self.not_built(e.span, "bytes of something else")),
+                };
+                let (buffer, _, _) = self.buffer(arg)?;
+                match buffer.memory {
+                    Memory::Smem { tile, .. } => Ok(self.kernel.smem[tile].bytes()),
+                    Memory::Param(_) => Err(self.error(
+                        Diagnostic::error(Code::E0221, "bytes of a buffer")
+                            .label(arg.span, "a slot of a tile in shared memory is filled"),
+                    )),
+                }
+            }
+            _ => {
+                let bytes = self.const_int(e, "a number of bytes")?;
+                u64::try_from(bytes).map_err(|_| {
+                    self.error(
+                        Diagnostic::error(Code::E0214, "a negative number of bytes")
+                            .label(e.span, format!("{bytes}")),
+                    )
+                })
+            }
+        }
+    }
+
+    /// The roles of each barrier, when all roles are known, and how often they arrive.
+    pub(super) fn connect(&mut self) {
+        for Ends { barrier, from, to } in std::mem::take(&mut self.pipes.ends) {
+            let mut numbers = [Vec::new(), Vec::new()];
+            for (names, numbers) in [from, to].into_iter().zip(&mut numbers) {
+                for name in names {
+                    let of_name = |id: &RoleId| self.kernel.roles[*id].name == name.text;
+                    let found = self.kernel.roles.ids().find(of_name);
+                    match found {
+                        Some(id) => numbers.push(id),
+                        None => {
+                            self.error(
+                                Diagnostic::error(
+                                    Code::E0201,
+                                    format!("no role is called `{}`", name.text),
+                                )
+                                .label(name.span, "unknown role"),
+                            );
+                        }
+                    }
+                }
+            }
+            let [from, to] = numbers;
+            let arriving = |role: &RoleId| {
+                let role = &self.kernel.roles[*role];
+                if role.elect { 1 } else { role.warps }
+            };
+            let arrivals: u32 = from.iter().map(arriving).sum();
+            let declared = &mut self.kernel.barriers[barrier];
+            // The thread that announces bytes arrives with them.
+            declared.arrivals = if declared.bytes > 0 { 1 } else { arrivals };
+            if declared.bytes > 0 && from.len() > 1 {
+                let (span, name) = (declared.span, declared.name.clone());
+                self.error(
+                    Diagnostic::error(Code::E0154, format!("several roles fill `{name}`"))
+                        .label(span, "bytes are announced by one role"),
+                );
+            }
+            let declared = &mut self.kernel.barriers[barrier];
+            (declared.from, declared.to) = (from, to);
+        }
+    }
+
+    /// `ld@t`, `ld.full@t`, `done`: what it means, which part of it, and the index.
+    fn meeting(&mut self, e: &'a Expr) -> Outcome<(Meeting, Option<&'a str>, ValueId)> {
+        let ExprKind::Ref(reference) = &e.kind else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, "no pipeline and no barrier").label(e.span, ""),
+            ));
+        };
+        let (name, part) = match reference.path.segments.as_slice() {
+            [name] => (name, None),
+            [name, part] => (name, Some(part.text.as_str())),
+            _ => return Err(self.unknown(&reference.path.text(), e.span)),
+        };
+        let Some(&meeting) = self.pipes.meetings.get(name.text.as_str()) else {
+            if let Some(named) = self.frame.lookup(&name.text)
+                && let Entity::Refused = named.entity
+            {
+                return Err(Refused);
+            }
+            return Err(self.unknown(&name.text, name.span));
+        };
+        let index = match reference.at.as_slice() {
+            [] => Operand::Const(Const::int(0)),
+            [at] => match &at.kind {
+                InstanceKind::Slot(index) => self.expr(index)?,
+                InstanceKind::Cta(_) | InstanceKind::Peer(_) | InstanceKind::AllPeers => {
+                    return Err(self.not_built(at.span, "barriers of other CTAs"));
+                }
+            },
+            [_, at, ..] => return Err(self.not_built(at.span, "barriers of other CTAs")),
+        };
+        let index = self.scalar(index, DType::I32, "the index of a slot", e.span)?;
+        Ok((meeting, part, index))
+    }
+
+    fn full_or_empty(&mut self, e: &'a Expr) -> Outcome<(BarrierId, Option<BarrierId>, ValueId)> {
+        let (meeting, part, at) = self.meeting(e)?;
+        match (meeting, part) {
+            (Meeting::Pipeline { full, empty }, Some("full")) => Ok((full, Some(empty), at)),
+            (Meeting::Pipeline { empty, full }, Some("empty")) => Ok((empty, Some(full), at)),
+            (Meeting::Barrier(barrier), None) => Ok((barrier, None, at)),
+            (Meeting::Pipeline { .. }, _) => Err(self.error(
+                Diagnostic::error(Code::E0154, "which side of the pipeline?")
+                    .label(e.span, "write `.full` or `.empty` behind its name"),
+            )),
+            (Meeting::Barrier(_), Some(_)) => Err(self
+                .error(Diagnostic::error(Code::E0154, "a barrier has no parts").label(e.span, ""))),
+        }
+    }
+
+    /// The role at hand is one of those that the edge names at this end.
+    fn takes_part(&mut self, barrier: BarrierId, arrives: bool, span: Span) -> Outcome<()> {
+        let declared = &self.kernel.barriers[barrier];
+        let (name, defined) = (declared.name.clone(), declared.span);
+        let verb = if arrives { "arrive at" } else { "wait for" };
+        let Some(role) = self.role else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, format!("`{name}` outside of roles"))
+                    .label(span, format!("roles {verb} it")),
+            ));
+        };
+        let role = self.kernel.roles[role].name.clone();
+        let ends = self.pipes.ends.iter().find(|ends| ends.barrier == barrier);
+        let names = ends.map_or(&[][..], |ends| if arrives { ends.from } else { ends.to });
+        if names.iter().any(|name| name.text == role) {
+            return Ok(());
+        }
+        let side = if arrives { "from" } else { "to" };
+        Err(self.error(
+            Diagnostic::error(Code::E0154, format!("`{role}` does not {verb} `{name}`"))
+                .label(span, format!("the edge does not name it behind `{side}`"))
+                .secondary(defined, "declared here"),
+        ))
+    }
+
+    /// `open p@t;`
+    pub(super) fn open(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
+        let (meeting, part, at) = self.meeting(e)?;
+        let (Meeting::Pipeline { full, empty }, None) = (meeting, part) else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "`open` of what is no pipeline")
+                    .label(e.span, "write the name of the pipeline, and `@t`"),
+            ));
+        };
+        self.takes_part(full, true, span)?;
+        self.takes_part(empty, false, span)?;
+        self.emit(StmtKind::Pipe(PipeOp::Open { full, empty, at }), span)
+    }
+
+    /// `wait b@t;`
+    pub(super) fn wait(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
+        let (barrier, partner, at) = self.full_or_empty(e)?;
+        self.takes_part(barrier, false, span)?;
+        if partner.is_some() && self.is_empty_side(barrier) {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a wait for an empty slot")
+                    .label(span, "`open` waits for it, and not in the first round"),
+            ));
+        }
+        self.emit(StmtKind::Pipe(PipeOp::Wait { barrier, at }), span)
+    }
+
+    /// True for `p.empty`: of the two it is declared last.
+    fn is_empty_side(&self, barrier: BarrierId) -> bool {
+        self.kernel.barriers[barrier].partner.is_some_and(|partner| partner < barrier)
+    }
+
+    /// `release b@t;`
+    pub(super) fn release(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
+        let (barrier, _, at) = self.full_or_empty(e)?;
+        self.takes_part(barrier, true, span)?;
+        if self.kernel.barriers[barrier].bytes > 0 {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a release of what bytes fill")
+                    .label(span, "`open` arrives with the bytes that it announces")
+                    .help("remove it, or leave `bytes(…)` out and fill the slot by stores"),
+            ));
+        }
+        self.emit(StmtKind::Pipe(PipeOp::Release { barrier, at }), span)
+    }
+
+    /// `copy.bulk x[…] -> s@t into p.full@t;`
+    pub(super) fn copy_bulk(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        if mv.policy.no_allocate {
+            return Err(self.not_built(span, "`no_allocate` of an asynchronous copy"));
+        }
+        let Some(into) = &mv.into else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a bulk copy that no barrier counts")
+                    .label(span, "nobody could wait for it")
+                    .help("write `into PIPELINE.full@t`"),
+            ));
+        };
+        let source = self.slice(&mv.source, mv.source.span);
+        let target = self.slice(dest, dest.span);
+        let (source, target) = (source?, target?);
+        if source.has_until {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, "`until` in a bulk copy")
+                    .label(mv.source.span, "a bulk copy moves all of its bytes"),
+            ));
+        }
+        if source.storage.tile().is_some() {
+            return Err(self.not_built(mv.source.span, "bulk copies out of shared memory"));
+        }
+        if let Storage::Buffer(_) | Storage::Remote(..) = target.storage {
+            return Err(self.error(copy_dest(dest.span)));
+        }
+        self.whole_pieces(&target, dest.span)?;
+        self.same_elements(&source, &target, mv.source.span, dest.span)?;
+        let (barrier, _, at) = self.full_or_empty(into)?;
+        self.takes_part(barrier, true, span)?;
+        if self.kernel.barriers[barrier].bytes == 0 {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a copy into a barrier that counts no bytes")
+                    .label(into.span, "its edge says no `bytes(…)`")
+                    .secondary(self.kernel.barriers[barrier].span, "declared here"),
+            ));
+        }
+        let evict = mv.policy.evict.map(|evict| match evict {
+            ast::Evict::First => Evict::First,
+            ast::Evict::Last => Evict::Last,
+        });
+        match (source.access, target.access) {
+            (Some(source), Some(dest)) => {
+                let op = PipeOp::Copy { source, dest, barrier, at, evict };
+                self.emit(StmtKind::Pipe(op), span)
+            }
+            (_, _) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! R3, R4: rounds of barriers add up, and slots go round between roles.
+//!
+//! What a role does with one index of a pipeline, or at one index of a barrier, stands in one list of statements: the
+//! producer opens, fills, and releases where it fills by stores; the consumer waits and releases. Assumes forms of
+//! scalars as [`Knowledge`] has them. Guarantees (E0154) that each index from 0 on is handled once, in order, by every
+//! role that the edge names, up to one common number; that copies bring the bytes that the edge counts; and that all
+//! roles of a barrier run side by side. So rounds alternate on both sides, and nobody waits for what never comes.
+
+use std::collections::BTreeMap;
+
+use kernel_dsl::diag::{Code, Diagnostic, Sink};
+use kernel_dsl::source::Span;
+
+use super::scalars::{Facts, Form, Knowledge, Symbol};
+use crate::kernel::{Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, StmtKind, ValueId};
+
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    if kernel.barriers.is_empty() {
+        return;
+    }
+    let mut walk = Walk {
+        kernel,
+        known: Knowledge::new(kernel),
+        facts: Facts::new(),
+        role: None,
+        region: 0,
+        loops: Vec::new(),
+        is_conditional: None,
+        groups: Vec::new(),
+        begun: 0,
+        ended: Vec::new(),
+        sequences: BTreeMap::new(),
+        sink,
+    };
+    walk.block(&kernel.body);
+    walk.compare();
+}
+
+/// What a role does at one index, in one list of statements.
+struct Group {
+    /// The barrier that names the pipeline, or the barrier itself.
+    barrier: BarrierId,
+    index: Form,
+    span: Span,
+    /// How many groups of the role began before.
+    order: usize,
+    opened: bool,
+    waited: bool,
+    released: Option<BarrierId>,
+    bytes: u64,
+}
+
+/// The indices that a role has handled on one side of a barrier.
+#[derive(Clone)]
+struct Sequence {
+    /// How many: those from 0 on.
+    count: Form,
+    span: Span,
+    region: usize,
+}
+
+/// The indices of a group.
+struct Ended {
+    order: usize,
+    key: (BarrierId, RoleId, bool),
+    start: Form,
+    count: Form,
+    span: Span,
+}
+
+struct Loop {
+    var: ValueId,
+    start: ValueId,
+    end: ValueId,
+    step: u32,
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    known: Knowledge<'a>,
+    facts: Facts,
+    role: Option<RoleId>,
+    /// Which region of roles this is.
+    region: usize,
+    loops: Vec<Loop>,
+    /// The choice around this place.
+    is_conditional: Option<Span>,
+    groups: Vec<Group>,
+    /// Groups of the role that have begun.
+    begun: usize,
+    /// Those that have ended, with their indices: begin, barrier, side, first, number, place.
+    ended: Vec<Ended>,
+    sequences: BTreeMap<(BarrierId, RoleId, bool), Sequence>,
+    sink: &'a mut Sink,
+}
+
+impl<'a> Walk<'a> {
+    fn block(&mut self, stmts: &[Stmt]) {
+        let outer = std::mem::take(&mut self.groups);
+        for stmt in stmts {
+            self.stmt(stmt);
+        }
+        for group in std::mem::replace(&mut self.groups, outer) {
+            self.finish(&group);
+        }
+    }
+
+    fn under(&mut self, facts: Facts, body: &[Stmt]) {
+        let depth = self.facts.len();
+        self.facts.extend(facts);
+        self.block(body);
+        self.facts.truncate(depth);
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Def { results, op } => self.known.define(results, op, &self.facts),
+            StmtKind::Pipe(op) => self.pipe(op, stmt.span),
+            StmtKind::Role { role, body } => {
+                self.role = Some(*role);
+                self.begun = 0;
+                self.block(body);
+                self.chain();
+                self.role = None;
+            }
+            StmtKind::For { var, start, end, step, body } => {
+                let facts = self.known.bind_loop(*var, *start, *end, *step);
+                self.loops.push(Loop { var: *var, start: *start, end: *end, step: *step });
+                self.under(facts, body);
+                self.loops.pop();
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                let decided = self.known.decided(*cond);
+                let outer = self.is_conditional;
+                if decided.is_none() {
+                    self.is_conditional = Some(stmt.span);
+                }
+                if decided != Some(false) {
+                    self.under(self.known.path_facts(*cond, true), then_body);
+                }
+                if decided != Some(true) {
+                    self.under(self.known.path_facts(*cond, false), else_body);
+                }
+                self.is_conditional = outer;
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Warpgroup(_)
+            | StmtKind::Await(_)
+            | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+        if self.role.is_none() && !matches!(stmt.kind, StmtKind::Role { .. }) {
+            self.region += 1;
+        }
+    }
+
+    /// The barrier by which both sides of a pipeline are known.
+    fn pipeline(&self, barrier: BarrierId) -> BarrierId {
+        self.kernel.barriers[barrier].partner.map_or(barrier, |partner| partner.min(barrier))
+    }
+
+    fn pipe(&mut self, op: &PipeOp, span: Span) {
+        if let Some(choice) = self.is_conditional {
+            self.wrong(span, "this is done on some paths alone")
+                .map(|d| d.secondary(choice, "the choice"))
+                .map(|d| d.help("let the choice stand between `wait` and `release`"))
+                .report(self.sink);
+            return;
+        }
+        let (barrier, at) = op.place();
+        let (pipeline, index) = (self.pipeline(barrier), self.known.form(at));
+        let found = self.groups.iter().position(|g| g.barrier == pipeline && g.index == index);
+        let starts = match op {
+            PipeOp::Open { .. } | PipeOp::Wait { .. } => true,
+            PipeOp::Release { .. } => self.kernel.barriers[barrier].partner.is_none(),
+            PipeOp::Copy { .. } => false,
+        };
+        let at = match found {
+            Some(at) => at,
+            None if starts => {
+                let group = Group {
+                    barrier: pipeline,
+                    index,
+                    span,
+                    order: self.begun,
+                    opened: false,
+                    waited: false,
+                    released: None,
+                    bytes: 0,
+                };
+                self.begun += 1;
+                self.groups.push(group);
+                self.groups.len() - 1
+            }
+            None => {
+                self.wrong(
+                    span,
+                    "the slot is neither opened nor waited for in this list of statements",
+                )
+                .map(|d| d.help("put `open` or `wait` with the same index before it"))
+                .report(self.sink);
+                return;
+            }
+        };
+        let bytes = if let PipeOp::Copy { source, dest, .. } = op {
+            let bits = u64::from(self.kernel.dtype_of(source.storage).bits());
+            let shape = super::structure::access_shape(self.kernel, dest);
+            shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e))).saturating_mul(bits) / 8
+        } else {
+            0
+        };
+        let group = &mut self.groups[at];
+        let again = match op {
+            PipeOp::Open { .. } => std::mem::replace(&mut group.opened, true),
+            PipeOp::Wait { .. } => std::mem::replace(&mut group.waited, true),
+            PipeOp::Release { .. } => group.released.replace(barrier).is_some(),
+            PipeOp::Copy { .. } => group.released.is_some(),
+        };
+        group.bytes = group.bytes.saturating_add(bytes);
+        if again {
+            self.wrong(span, "the same index a second time").report(self.sink);
+        }
+    }
+
+    /// Judges what was done at one index, and notes the index.
+    fn finish(&mut self, group: &Group) {
+        let Some(role) = self.role else { return };
+        let full = &self.kernel.barriers[group.barrier];
+        if full.partner.is_some() {
+            let ends_well = if group.opened {
+                full.bytes > 0 || group.released.is_some()
+            } else {
+                group.released.is_some()
+            };
+            if !ends_well {
+                self.wrong(group.span, "this slot is never released")
+                    .map(|d| d.help("put `release` with the same index behind its last use"))
+                    .report(self.sink);
+            }
+            if group.opened && group.bytes != u64::from(full.bytes) {
+                let said = full.bytes;
+                let found = group.bytes;
+                self.wrong(
+                    group.span,
+                    &format!("copies bring {found} bytes of the {said} that are announced"),
+                )
+                .map(|d| d.secondary(full.span, "declared here"))
+                .report(self.sink);
+            }
+            if group.opened && group.waited {
+                self.wrong(group.span, "one role is on both sides").report(self.sink);
+            }
+        }
+        let arrives = group.opened || (full.partner.is_none() && group.released.is_some());
+        let Some((start, count)) = self.indices(group) else {
+            self.wrong(group.span, "this index cannot be followed")
+                .map(|d| {
+                    d.help("count it by a loop with step 1, or by constants: `for t in 0..n { open p@t; … }`")
+                })
+                .report(self.sink);
+            return;
+        };
+        let key = (group.barrier, role, arrives);
+        let (order, span) = (group.order, group.span);
+        self.ended.push(Ended { order, key, start, count, span });
+    }
+
+    /// Indices of a role go on from each list of statements to the next.
+    fn chain(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.sort_by_key(|group| group.order);
+        for Ended { key, start, count, span, .. } in ended {
+            let before = self.sequences.get(&key).map(|s| s.count.clone());
+            let expected = before.unwrap_or(Form::constant(0));
+            let gap = start.plus(-1, &expected).and_then(|gap| gap.as_constant());
+            if gap != Some(0) {
+                self.wrong(span, "indices do not go on from the last one")
+                    .map(|d| d.help("handle every index from 0 on once, in order"))
+                    .report(self.sink);
+            }
+            if let Some(sum) = start.plus(1, &count) {
+                let region = self.region;
+                self.sequences.insert(key, Sequence { count: sum, span, region });
+            }
+        }
+    }
+
+    /// First index and number of the indices that a group handles in all rounds of the loop around it.
+    fn indices(&self, group: &Group) -> Option<(Form, Form)> {
+        let Some(around) = self.loops.last() else {
+            return Some((group.index.clone(), Form::constant(1)));
+        };
+        let symbol = Symbol::Value(around.var);
+        if self.loops.len() != 1 || around.step != 1 || group.index.terms.get(&symbol) != Some(&1) {
+            return None;
+        }
+        let offset = group.index.plus(-1, &Form::symbol(symbol))?;
+        let (start, end) = (self.known.form(around.start), self.known.form(around.end));
+        let count = end.plus(-1, &start)?;
+        self.known.proves(&count, &self.facts).then_some((start.plus(1, &offset)?, count))
+    }
+
+    /// Every role of a barrier handles as many indices as the others.
+    fn compare(&mut self) {
+        for (id, barrier) in self.kernel.barriers.iter_enumerated() {
+            if self.pipeline(id) != id {
+                continue;
+            }
+            self.runs_ahead(id, barrier);
+            let mut first: Option<Sequence> = None;
+            let ends = barrier
+                .from
+                .iter()
+                .map(|r| (*r, true))
+                .chain(barrier.to.iter().map(|r| (*r, false)));
+            for (role, arrives) in ends.collect::<Vec<_>>() {
+                let Some(own) = self.sequences.get(&(id, role, arrives)).cloned() else {
+                    self.unused(barrier, role, arrives);
+                    continue;
+                };
+                let Some(first) = &first else {
+                    first = Some(own);
+                    continue;
+                };
+                let same = own.count.plus(-1, &first.count).and_then(|d| d.as_constant());
+                if same != Some(0) || own.region != first.region {
+                    let why = if own.region == first.region {
+                        "another number of rounds than at the other end, as far as can be proved"
+                    } else {
+                        "the roles do not run side by side"
+                    };
+                    let other = first.span;
+                    self.wrong(own.span, why)
+                        .map(|d| d.secondary(other, "the other end").secondary(barrier.span, "declared here"))
+                        .map(|d| d.help("bound both loops by one constant, or by one scalar that is made before the roles"))
+                        .report(self.sink);
+                }
+            }
+        }
+    }
+
+    /// Without an edge back, one side may be any number of rounds ahead: each slot has one.
+    fn runs_ahead(&mut self, id: BarrierId, barrier: &Barrier) {
+        let slots = i128::from(barrier.slots);
+        let own = self.sequences.iter().filter(|((of, _, _), _)| *of == id);
+        let most = own.max_by_key(|(_, s)| s.count.as_constant().unwrap_or(i128::MAX));
+        let Some((_, most)) = most.filter(|_| barrier.partner.is_none()) else { return };
+        if most.count.as_constant().is_none_or(|count| count > slots) {
+            self.wrong(most.span, "nothing keeps one side from running ahead of the other")
+                .map(|d| d.secondary(barrier.span, format!("{slots} slots, each for one round")))
+                .map(|d| d.help("hand slots over by a `pipeline`, or give the barrier a slot for each index"))
+                .report(self.sink);
+        }
+    }
+
+    fn unused(&mut self, barrier: &Barrier, role: RoleId, arrives: bool) {
+        let role = &self.kernel.roles[role];
+        let verb = if arrives { "arrives at" } else { "waits for" };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0154,
+                format!("`{}` never {verb} `{}`", role.name, barrier.name),
+            )
+            .label(role.span, "this role")
+            .secondary(barrier.span, "declared here, with the role on its edge"),
+        );
+    }
+
+    fn wrong(&self, span: Span, why: &str) -> Finding {
+        let message = "a slot does not go round between its roles";
+        Finding(Diagnostic::error(Code::E0154, message).label(span, why))
+    }
+}
+
+/// A finding that is still being written.
+struct Finding(Diagnostic);
+
+impl Finding {
+    fn map(self, more: impl FnOnce(Diagnostic) -> Diagnostic) -> Finding {
+        Finding(more(self.0))
+    }
+
+    fn report(self, sink: &mut Sink) {
+        sink.push(self.0);
+    }
+}

@@ -1,0 +1,199 @@
+//! Roles: what one of them touches while others run beside it.
+//!
+//! A role holds a slot of a pipeline from its `open` or `wait` to its `release`. What two roles do to a tile whose slot
+//! is the index that they hold is ordered: the pass over pipelines proves that they never hold it at once. So is what
+//! one does before it releases a barrier of one round and another after it has waited for it.
+
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::super::scalars::Form;
+use super::state::{Kind, State, Touch};
+use super::{Walk, verb};
+use crate::kernel::{BarrierId, Kernel, PipeOp, RoleId, Stmt};
+
+/// The roles that run beside each other.
+#[derive(Default)]
+pub(super) struct Region {
+    /// What held when the first of them began.
+    entry: Option<State>,
+    /// The role that is walked.
+    current: Option<RoleId>,
+    /// Slots that it holds, by pipeline and index.
+    holds: Vec<(BarrierId, Form)>,
+    /// Barriers of one round that it has waited for.
+    waited: Vec<BarrierId>,
+    /// Everything that the roles so far have touched.
+    touches: Vec<Beside>,
+    /// Clashes that a later release may order: which of the own accesses, and the other one.
+    pending: Vec<(usize, RoleId, Touch, Vec<BarrierId>)>,
+    /// Copies that they have left under way.
+    copies: State,
+}
+
+/// An access of a role.
+struct Beside {
+    role: RoleId,
+    touch: Touch,
+    /// Barriers of one round that the role had waited for.
+    since: Vec<BarrierId>,
+    /// Barriers of one round that the role released later.
+    until: Vec<BarrierId>,
+}
+
+impl Region {
+    /// Slots that are held at the begin of a block.
+    pub(super) fn held(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// What a block has opened and not released is held no longer.
+    pub(super) fn let_go(&mut self, held: usize) {
+        self.holds.truncate(held);
+    }
+
+    /// The pipeline by which the role holds what it touches.
+    pub(super) fn guard_of(&self, kernel: &Kernel, touch: &Touch) -> Option<BarrierId> {
+        let slots = kernel.smem[touch.tile].slots;
+        let holds = |(pipeline, index): &&(BarrierId, Form)| {
+            let same = slots == 1 || touch.slot.as_ref() == Some(index);
+            kernel.barriers[*pipeline].slots == slots && same
+        };
+        self.holds.iter().find(holds).map(|(pipeline, _)| *pipeline)
+    }
+}
+
+impl Walk<'_> {
+    /// Walks a role from a state in which nobody of it has touched anything.
+    pub(super) fn role(&mut self, role: RoleId, body: &[Stmt]) {
+        let before = std::mem::take(&mut self.state);
+        self.region.entry.get_or_insert(before);
+        self.region.current = Some(role);
+        self.region.waited.clear();
+        self.block(body);
+        self.region.current = None;
+        for (own, other, earlier, since) in std::mem::take(&mut self.region.pending) {
+            let own = &self.region.touches[own];
+            if !own.until.iter().any(|barrier| since.contains(barrier)) {
+                let touch = own.touch.clone();
+                self.report_roles(role, &touch, other, &earlier);
+            }
+        }
+        let after = std::mem::take(&mut self.state);
+        self.region.copies.join(State { touches: Vec::new(), ..after });
+    }
+
+    /// All threads go on: what the roles have touched, any of them may have.
+    pub(super) fn end_region(&mut self) {
+        if self.region.current.is_some() {
+            return;
+        }
+        let region = std::mem::take(&mut self.region);
+        let Some(entry) = region.entry else { return };
+        self.state = entry;
+        self.state.join(region.copies);
+        for Beside { mut touch, .. } in region.touches {
+            touch.spread = None;
+            touch.guard = None;
+            self.state.add(touch);
+        }
+    }
+
+    /// What a role does at a barrier.
+    pub(super) fn pipe(&mut self, op: &PipeOp) {
+        let (barrier, at) = op.place();
+        let (index, partner) = (self.known.form(at), self.kernel.barriers[barrier].partner);
+        let pipeline = partner.map_or(barrier, |partner| partner.min(barrier));
+        let is_once = self.loops.is_empty() && self.kernel.barriers[barrier].slots == 1;
+        match op {
+            PipeOp::Open { .. } | PipeOp::Wait { .. } if partner.is_some() => {
+                self.state.hand_over(pipeline);
+                self.region.holds.push((pipeline, index));
+            }
+            PipeOp::Release { .. } if partner.is_some() => {
+                self.region.holds.retain(|hold| *hold != (pipeline, index.clone()));
+            }
+            PipeOp::Wait { .. } => {
+                if is_once {
+                    self.region.waited.push(barrier);
+                }
+            }
+            PipeOp::Release { .. } => {
+                let current = self.region.current;
+                let own = self.region.touches.iter_mut().filter(|t| Some(t.role) == current);
+                if is_once {
+                    own.for_each(|touch| touch.until.push(barrier));
+                }
+            }
+            PipeOp::Copy { dest, .. } => self.touch(dest, Kind::Write, None),
+            PipeOp::Open { .. } => {}
+        }
+    }
+
+    /// Compares an access of a role with what others do beside it or did before it.
+    pub(super) fn beside(&mut self, touch: &Touch) {
+        let Some(role) = self.region.current else { return };
+        let judge = self.judge();
+        let meets = |earlier: &Touch| {
+            let writes = earlier.kind != Kind::Read || touch.kind != Kind::Read;
+            writes && judge.may_overlap(earlier, touch)
+        };
+        let entry = self.region.entry.iter().flat_map(|state| &state.touches);
+        let before = entry.into_iter().find(|earlier| meets(earlier)).cloned();
+        let copies = self.region.entry.iter().flat_map(|state| &state.copies);
+        let copy = copies.into_iter().find(|copy| judge.may_overlap(copy, touch)).cloned();
+        let waited = &self.region.waited;
+        let unordered = |other: &&Beside| {
+            let handed = touch.guard.is_some() && touch.guard == other.touch.guard;
+            let met = other.until.iter().any(|barrier| waited.contains(barrier));
+            other.role != role && !handed && !met && meets(&other.touch)
+        };
+        let others: Vec<(RoleId, Touch, Vec<BarrierId>)> = self
+            .region
+            .touches
+            .iter()
+            .filter(unordered)
+            .map(|other| (other.role, other.touch.clone(), other.since.clone()))
+            .collect();
+        if let Some(earlier) = before {
+            self.report(&earlier, touch);
+        }
+        if let Some(copy) = copy {
+            self.report_copy(&copy, touch);
+        }
+        let since = self.region.waited.clone();
+        let known = self.region.touches.iter().any(|known| {
+            known.role == role
+                && known.touch == *touch
+                && known.since == since
+                && known.until.is_empty()
+        });
+        if !known {
+            let (touch, until) = (touch.clone(), Vec::new());
+            let own = self.region.touches.len();
+            self.region.touches.push(Beside { role, touch, since, until });
+            let pending = others.into_iter().map(|(role, touch, since)| (own, role, touch, since));
+            self.region.pending.extend(pending);
+        }
+    }
+
+    fn report_roles(&mut self, role: RoleId, later: &Touch, other: RoleId, earlier: &Touch) {
+        if !self.reported.insert((earlier.span, later.span)) {
+            return;
+        }
+        let tile = &self.kernel.smem[later.tile];
+        let name = |role: RoleId| &self.kernel.roles[role].name;
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0153,
+                format!("two roles touch `{}` in shared memory, and nothing orders them", tile.name),
+            )
+            .label(later.span, format!("`{}` {} it", name(role), verb(later.kind)))
+            .secondary(earlier.span, format!("`{}` {} it", name(other), verb(earlier.kind)))
+            .secondary(tile.span, "declared here")
+            .help(
+                "hand it over by a pipeline: the slot that is touched is the index that is opened or waited for; or \
+                 give each role a part of its own",
+            ),
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! Roles and their barriers on the emulator: every schedule gives the same bits at both levels, and what is left out
+//! of a kernel is found in every schedule.
+
+#![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
+
+use kernel_emulator::{EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel};
+use kernel_ir::device::{DeviceKernel, DeviceOp, DevicePipe, DeviceStmt};
+use kernel_ir::kernel::{Kernel, PipeOp, Stmt, StmtKind};
+use kernel_ir::pipeline::Built;
+use kernel_tests::program::Program;
+
+/// The only kernel of a text.
+fn build(kernel: &str) -> Built {
+    let text = format!("target sm_90a;\n{kernel}");
+    let mut read = |path: &str| Err(format!("there is no file `{path}`"));
+    let program = Program::of_text("test.tile", &text, &mut read);
+    assert!(!program.front.has_errors(), "{}", program.show(&program.front.diagnostics));
+    match program.build_or_findings(&program.front.templates[0], &Vec::new(), None) {
+        Ok(built) => built,
+        Err(found) => panic!("{}", program.show(&found)),
+    }
+}
+
+/// A loader, a role that sums, and one that takes the sums over.
+fn chain() -> Built {
+    build(
+        "kernel chain(input x : gmem f32[9, 64], output y : gmem f32[64], output top : gmem f32[1])\n\
+         launch { grid: 2, warps: 5 } {\n\
+         smem s : f32[64] ring 3;\n\
+         smem sums : f32[64];\n\
+         pipeline ld { stages: 3; full: bytes(s) from loader to math; empty: from math to loader; }\n\
+         barrier done : from math to last;\n\
+         role loader: warps 0..1 elect one {\n\
+             for t in 0..9 { open ld@t; copy.bulk x[t, :] -> s@t into ld.full@t; }\n\
+         }\n\
+         role math: warps 1..3 {\n\
+             frag sum : f32[64] = 0.0;\n\
+             for t in 0..9 { wait ld.full@t; sum += load s@t; release ld.empty@t; }\n\
+             store sum -> sums;\n\
+             release done;\n\
+         }\n\
+         role last: warps 3..5 {\n\
+             wait done;\n\
+             if cta.x == 0 { store load sums -> y; }\n\
+             if cta.x == 1 { store reduce.max(load sums, axis = 0) -> top[0]; }\n\
+         }\n}",
+    )
+}
+
+fn schedules(count: u64) -> impl Iterator<Item = Options> {
+    (0..count)
+        .map(|number| Options { schedule: Schedule::numbered(7, number), ..Options::STANDARD })
+}
+
+fn memory(kernel: &Kernel) -> Memory {
+    let mut memory = Memory::new(&kernel.params);
+    memory.fill_missing(&kernel.params, 1).unwrap();
+    memory
+}
+
+#[test]
+fn every_schedule_gives_the_same_bits_at_both_levels() {
+    let built = chain();
+    let mut wanted = memory(&built.kernel);
+    run_kernel(&built.kernel, &mut wanted, &Options::STANDARD).unwrap();
+    for options in schedules(60) {
+        let (mut kernel, mut device) = (memory(&built.kernel), memory(&built.kernel));
+        run_kernel(&built.kernel, &mut kernel, &options).unwrap();
+        run_device(&built.device, &mut device, &options).unwrap();
+        assert!(kernel == wanted, "{:?}", options.schedule);
+        assert!(device == wanted, "{:?}", options.schedule);
+    }
+}
+
+fn retain(stmts: &mut Vec<Stmt>, keep: &mut impl FnMut(&StmtKind) -> bool) {
+    stmts.retain(|stmt| keep(&stmt.kind));
+    for stmt in stmts {
+        if let StmtKind::For { body, .. } | StmtKind::Role { body, .. } = &mut stmt.kind {
+            retain(body, keep);
+        }
+    }
+}
+
+fn retain_device(stmts: &mut Vec<DeviceStmt>, keep: &mut impl FnMut(&DeviceOp) -> bool) {
+    stmts.retain(|stmt| keep(&stmt.op));
+    for stmt in stmts {
+        if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = &mut stmt.op {
+            retain_device(body, keep);
+        }
+    }
+}
+
+/// The errors of a broken kernel at both levels, in every schedule.
+fn errors(
+    keep: impl Fn(&StmtKind) -> bool,
+    keep_device: impl Fn(&DeviceOp, &DeviceKernel) -> bool,
+) -> Vec<EmuError> {
+    let built = chain();
+    let (mut kernel, mut device) =
+        (built.kernel.clone().into_inner(), built.device.clone().into_inner());
+    retain(&mut kernel.body, &mut |kind| keep(kind));
+    let whole = device.clone();
+    retain_device(&mut device.body, &mut |op| keep_device(op, &whole));
+    let mut found = Vec::new();
+    for options in schedules(12) {
+        found.push(run_kernel(&kernel, &mut memory(&kernel), &options).unwrap_err());
+        found.push(run_device(&device, &mut memory(&kernel), &options).unwrap_err());
+    }
+    found
+}
+
+#[test]
+fn a_slot_that_is_not_waited_for_is_found_in_every_schedule() {
+    let name = |device: &DeviceKernel, at| device.barriers[at].barrier.name.clone();
+    let found = errors(
+        |kind| !matches!(kind, StmtKind::Pipe(PipeOp::Wait { barrier, .. }) if barrier.to_string() == "b0"),
+        |op, device| !matches!(op, DeviceOp::Pipe(DevicePipe::Wait { barrier, .. }) if name(device, *barrier) == "ld.full"),
+    );
+    for error in found {
+        let known = [ErrorKind::Poison, ErrorKind::RoleRace, ErrorKind::Phase];
+        assert!(known.contains(&error.kind), "{:?}: {}", error.kind, error.message);
+    }
+}
+
+#[test]
+fn a_result_that_is_not_waited_for_is_a_race() {
+    let name = |device: &DeviceKernel, at| device.barriers[at].barrier.name.clone();
+    let found = errors(
+        |kind| !matches!(kind, StmtKind::Pipe(PipeOp::Wait { barrier, .. }) if barrier.to_string() == "b2"),
+        |op, device| !matches!(op, DeviceOp::Pipe(DevicePipe::Wait { barrier, .. }) if name(device, *barrier) == "done"),
+    );
+    let mut races = 0;
+    for error in found {
+        let known = [ErrorKind::Poison, ErrorKind::RoleRace];
+        assert!(known.contains(&error.kind), "{:?}: {}", error.kind, error.message);
+        if error.kind == ErrorKind::RoleRace {
+            assert_eq!(error.code().name(), "E0718");
+            races += 1;
+        }
+    }
+    assert!(races > 0);
+}
+
+#[test]
+fn slots_that_are_never_released_are_a_deadlock_that_says_who_waits() {
+    let found = errors(
+        |kind| !matches!(kind, StmtKind::Pipe(PipeOp::Release { barrier, .. }) if barrier.to_string() == "b1"),
+        |op, device| {
+            !matches!(op, DeviceOp::Pipe(DevicePipe::Arrive { barrier, .. })
+                if device.barriers[*barrier].barrier.name == "ld.empty")
+        },
+    );
+    for error in found {
+        assert_eq!(
+            (error.kind, error.code().name()),
+            (ErrorKind::Deadlock, "E0714"),
+            "{}",
+            error.message
+        );
+        let says = |text: &str| error.message.contains(text);
+        assert!(
+            says("role `loader` waits for round 1 of slot 0 of `ld.empty`"),
+            "{}",
+            error.message
+        );
+        assert!(says("role `math` waits for round 2 of slot 0 of `ld.full`"), "{}", error.message);
+        assert!(says("role `last` waits for round 1 of `done`"), "{}", error.message);
+    }
+}
+
+#[test]
+fn one_arrival_too_many_is_out_of_turn() {
+    let built = chain();
+    let mut kernel = built.kernel.clone().into_inner();
+    for id in kernel.barriers.ids().collect::<Vec<_>>() {
+        kernel.barriers[id].arrivals = 1;
+    }
+    let error = run_kernel(&kernel, &mut memory(&kernel), &Options::STANDARD).unwrap_err();
+    assert_eq!((error.kind, error.code().name()), (ErrorKind::Phase, "E0719"));
+}
