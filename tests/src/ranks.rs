@@ -1,14 +1,12 @@
 //! A built kernel on several ranks, at both levels and in several orders in which their CTAs take turns.
 
-use kernel_abi::Access;
 use kernel_emulator::{
-    Buffer, Memory, Options, Schedule, fill_ranks, run_device_on_ranks, run_kernel_on_ranks,
+    Memory, Options, Schedule, fill_ranks, run_device_on_ranks, run_kernel_on_ranks,
 };
 use kernel_ir::pipeline::Built;
 
 use crate::directive::{Binding, Directives};
 use crate::runner::{self, Failure, Run};
-use crate::values;
 
 /// Orders in which a file test runs.
 const SCHEDULES: u64 = 9;
@@ -29,19 +27,7 @@ pub fn memories(
     for (rank, memory) in memories.iter_mut().enumerate() {
         for (name, words) in &directives.inputs {
             let Some(name) = of_rank(name, rank)? else { continue };
-            let id = runner::param(built, name)?;
-            let param = &params[id];
-            let codes = values::parse(param.dtype, words).map_err(|e| format!("`{name}`: {e}"))?;
-            match (param.access, codes.as_slice()) {
-                (Access::Scalar, [code]) => memory.set_scalar(id, param.dtype, *code),
-                (Access::Scalar, _) => {
-                    return Err(format!("the scalar `{name}` has {} values", codes.len()));
-                }
-                (_, codes) if case.is_none() => {
-                    memory.set_buffer(id, Buffer::from_codes(param.dtype, codes));
-                }
-                (_, _) => {}
-            }
+            runner::give(built, memory, name, words, case.is_none())?;
         }
     }
     fill_ranks(params, &mut memories, directives.seed).map_err(|error| error.to_string())?;

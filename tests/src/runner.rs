@@ -126,22 +126,35 @@ pub fn memory(
     let params = &built.kernel.params;
     let mut memory = Memory::new(params);
     for (name, words) in &directives.inputs {
-        let id = param(built, name)?;
-        let param = &params[id];
-        let codes = values::parse(param.dtype, words).map_err(|e| format!("`{name}`: {e}"))?;
-        match (param.access, codes.as_slice()) {
-            (Access::Scalar, [code]) => memory.set_scalar(id, param.dtype, *code),
-            (Access::Scalar, _) => {
-                return Err(format!("the scalar `{name}` has {} values", codes.len()));
-            }
-            (_, codes) if case.is_none() => {
-                memory.set_buffer(id, Buffer::from_codes(param.dtype, codes));
-            }
-            (_, _) => {}
-        }
+        give(built, &mut memory, name, words, case.is_none())?;
     }
     memory.fill_missing(params, directives.seed).map_err(|error| error.to_string())?;
     Ok(memory)
+}
+
+/// Gives a parameter the values of an `in` line; of a buffer only where its extents are those of the file.
+///
+/// # Errors
+/// A value or the name does not fit.
+pub(crate) fn give(
+    built: &Built,
+    memory: &mut Memory,
+    name: &str,
+    words: &[String],
+    is_sized: bool,
+) -> Result<(), String> {
+    let id = param(built, name)?;
+    let param = &built.kernel.params[id];
+    let codes = values::parse(param.dtype, words).map_err(|e| format!("`{name}`: {e}"))?;
+    match (param.access, codes.as_slice()) {
+        (Access::Scalar, [code]) => memory.set_scalar(id, param.dtype, *code),
+        (Access::Scalar, _) => {
+            return Err(format!("the scalar `{name}` has {} values", codes.len()));
+        }
+        (_, codes) if is_sized => memory.set_buffer(id, Buffer::from_codes(param.dtype, codes)),
+        (_, _) => {}
+    }
+    Ok(())
 }
 
 /// The wanted values of the directives against what a run gave.
