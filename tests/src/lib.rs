@@ -13,6 +13,7 @@ pub mod process;
 pub mod program;
 pub mod ranks;
 pub mod runner;
+pub mod schedules;
 pub mod sets;
 pub mod suite;
 pub mod tolerance;

@@ -7,9 +7,10 @@ use kernel_ir::pipeline::Built;
 
 use crate::directive::{Binding, Directives};
 use crate::runner::{self, Failure, Run};
+use crate::schedules::Schedules;
 
 /// Orders in which a file test runs.
-const SCHEDULES: u64 = 9;
+pub const FEW: Schedules = Schedules { count: 9, seed: 1 };
 
 /// Memory of each rank as the directives say: `in x: …` is of all ranks, `in x@1: …` of rank 1 alone; what they leave
 /// out is random, of each rank with a seed of its own.
@@ -53,11 +54,13 @@ pub fn run_all(
     built: &Built,
     memories: &[Memory],
     launches: usize,
+    schedules: Schedules,
     run: Run,
 ) -> Result<Vec<Memory>, Failure> {
     let mut first: Option<Vec<Memory>> = None;
-    for number in 0..SCHEDULES {
-        let options = Options { schedule: Schedule::numbered(1, number), ..run.options };
+    for number in 0..schedules.count {
+        let schedule = Schedule::numbered(schedules.seed, number);
+        let options = Options { schedule, ..run.options };
         let mut kernel = memories.to_vec();
         let mut device = memories.to_vec();
         let ended = run_kernel_on_ranks(&built.kernel, &mut kernel, launches, &options);

@@ -62,7 +62,11 @@ fn walk(suite: &Path, folder: &str, paths: &mut Vec<String>) -> std::io::Result<
     Ok(())
 }
 
-fn directives(suite: &Path, path: &str) -> Result<Directives, String> {
+/// The directives of a file.
+///
+/// # Errors
+/// It cannot be read, or one is not understood.
+pub fn directives(suite: &Path, path: &str) -> Result<Directives, String> {
     let text = std::fs::read_to_string(suite.join(path)).map_err(|e| format!("{path}: {e}"))?;
     Directives::parse(&text).map_err(|reason| format!("{path}: {reason}"))
 }
@@ -114,7 +118,7 @@ fn execute(
     let ended = if built.kernel.launch.world.is_some() {
         let memories = ranks::memories(&built, directives, case)?;
         let launches = directives.launches.unwrap_or(1);
-        ranks::run_all(&built, &memories, launches, run)
+        ranks::run_all(&built, &memories, launches, ranks::FEW, run)
             .map(|memories| ranks::match_outputs(&built, directives, &memories))
     } else {
         let memory = runner::memory(&built, directives, case)?;

@@ -17,6 +17,7 @@ mod demo;
 mod filetest;
 mod manifest;
 mod process;
+mod schedules;
 mod setup;
 mod table;
 mod test;
@@ -45,6 +46,9 @@ usage: cargo xtask COMMAND
                         --sets A,B             of recall, ith, arith (default all three)
                         --jobs N               tasks at a time (default 2)
   filetest [PATH|NAME]  run the file tests whose name holds one of the words or paths
+  schedules [WORD]      run every operation file and every kernel of kimi-k3-mini on the emulator in many schedules
+                        --count N              schedules of each (default 1000)
+                        --seed S               of the choices (default 1)
   bless [PATH|NAME]     rewrite the full-output expectations of those file tests
   setup                 install what is missing and stop
 
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Some("decode") => decode::main(&rest),
         Some("demo") => demo::main(&rest),
         Some("filetest") => filetest::main(&rest),
+        Some("schedules") => schedules::main(&rest),
         Some("setup") => setup::main(&rest),
         Some("test") => test::main(&rest),
         Some("help" | "--help" | "-h") => {

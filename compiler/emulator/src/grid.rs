@@ -68,14 +68,15 @@ pub(crate) fn run_grid<S: Send>(
     };
     let ended = if let Some(together) = &together {
         let launched = Launched::new(params, memory, &extents, launch, options).with(together);
-        for i in 0..clusters.count() {
-            for ended in run_cluster(i, launched)? {
-                locked(together).end(params, memory, ended);
+        for number in turns::order(clusters.count(), options.schedule) {
+            let ctas = clusters.ctas(number).into_iter().map(|cta| clusters.number(cta));
+            for (cta, ended) in ctas.zip(run_cluster(number, launched)?) {
+                locked(together).end(params, memory, cta, ended);
             }
         }
         let mut together = locked(together);
         together.check(params, &cta)?;
-        std::mem::take(&mut together.ended)
+        std::mem::take(&mut together.ended).into_values().collect()
     } else {
         let launched = Launched::new(params, memory, &extents, launch, options);
         let failed = AtomicUsize::new(usize::MAX);
@@ -149,13 +150,18 @@ impl Clusters {
         (0..size).map(within).collect()
     }
 
+    /// The number of a CTA of the grid, x fastest.
+    fn number(&self, [i, j, k]: [u32; 3]) -> usize {
+        let [x, y, _] = self.grid.map(|extent| extent as usize);
+        i as usize + x * (j as usize + y * k as usize)
+    }
+
     fn in_order_of_ctas(&self, all: Vec<Vec<Ended>>) -> Vec<Ended> {
         if self.cluster == [1, 1, 1] {
             return all.into_iter().flatten().collect();
         }
-        let [x, y, _] = self.grid.map(|extent| extent as usize);
-        let number = |[i, j, k]: [u32; 3]| i as usize + x * (j as usize + y * k as usize);
-        let ctas = (0..all.len()).flat_map(|cluster| self.ctas(cluster)).map(number);
+        let ctas = (0..all.len()).flat_map(|cluster| self.ctas(cluster));
+        let ctas = ctas.map(|cta| self.number(cta));
         let mut numbered: Vec<(usize, Ended)> = ctas.zip(all.into_iter().flatten()).collect();
         numbered.sort_by_key(|(number, _)| *number);
         numbered.into_iter().map(|(_, ended)| ended).collect()

@@ -1,4 +1,4 @@
-//! CTAs of one launch that count arrivals: they run one after the other, and each sees of the others what an
+//! CTAs of one launch that count arrivals: they run one after the other, in the order of the schedule, and each sees of the others what an
 //! arrival has ordered.
 //!
 //! A read of what another CTA writes is a race unless the reader is the last arriver at a word and the writer
@@ -33,8 +33,8 @@ pub(crate) type Reads = BTreeMap<(ParamId, usize), Span>;
 /// What the CTAs share.
 pub(crate) struct Together {
     counters: BTreeMap<Word, u32>,
-    /// CTAs that have run, in their order.
-    pub(crate) ended: Vec<Ended>,
+    /// CTAs that have run, by number.
+    pub(crate) ended: BTreeMap<usize, Ended>,
     /// The CTA that stored each element, plus one; empty where no CTA has.
     owners: IndexVec<ParamId, Vec<u32>>,
 }
@@ -54,7 +54,7 @@ impl Together {
         let counts = params.iter().any(|param| param.words == Some(Words::Counter));
         counts.then(|| Together {
             counters: BTreeMap::new(),
-            ended: Vec::new(),
+            ended: BTreeMap::new(),
             owners: params.iter().map(|_| Vec::new()).collect(),
         })
     }
@@ -77,7 +77,7 @@ impl Together {
     ) -> Owner {
         let owner = self.owners[param].get(index).copied().unwrap_or(0);
         let Some(cta) = (owner as usize).checked_sub(1) else { return Owner::Nobody };
-        let stores = &self.ended[cta].stores;
+        let Some(Ended { stores, .. }) = self.ended.get(&cta) else { return Owner::Nobody };
         let Some((site, code)) = stores.overlays[param].element(params[param].dtype, index) else {
             return Owner::Nobody;
         };
@@ -88,9 +88,15 @@ impl Together {
         if ordered { Owner::Visible(code) } else { Owner::Racing(cta) }
     }
 
-    /// A CTA has run.
-    pub(crate) fn end(&mut self, params: &IndexVec<ParamId, Param>, memory: &Memory, ended: Ended) {
-        let number = self.ended.len() as u32 + 1;
+    /// The CTA of this number has run.
+    pub(crate) fn end(
+        &mut self,
+        params: &IndexVec<ParamId, Param>,
+        memory: &Memory,
+        cta: usize,
+        ended: Ended,
+    ) {
+        let number = cta as u32 + 1;
         for id in params.ids() {
             let Argument::Buffer(buffer) = &memory.arguments[id] else { continue };
             for index in ended.stores.overlays[id].elements() {
@@ -99,7 +105,7 @@ impl Together {
                 owners[index] = number;
             }
         }
-        self.ended.push(ended);
+        self.ended.insert(cta, ended);
     }
 
     /// Refuses reads of what a later CTA has written, and counters that do not start again at zero.
@@ -108,7 +114,7 @@ impl Together {
         params: &IndexVec<ParamId, Param>,
         cta: &impl Fn(usize) -> [u32; 3],
     ) -> Result<(), EmuError> {
-        for (reader, ended) in self.ended.iter().enumerate() {
+        for (&reader, ended) in &self.ended {
             for (&(param, index), &span) in &ended.stores.reads {
                 let owner = self.owners[param].get(index).copied().unwrap_or(0) as usize;
                 if owner != 0 && owner != reader + 1 {

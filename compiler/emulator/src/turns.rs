@@ -101,6 +101,28 @@ impl State {
     }
 }
 
+/// An order of `count` things that run one after the other.
+pub(crate) fn order(count: usize, schedule: Schedule) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let pick = |n: usize| mix(schedule.seed, n as u64);
+    match schedule.policy {
+        Policy::RoundRobin => {}
+        Policy::Random => {
+            for last in (1..count).rev() {
+                order.swap(last, (pick(last) % (last as u64 + 1)) as usize);
+            }
+        }
+        // One comes last of all, the others turned round by as much as the seed says.
+        Policy::Adversarial if count > 1 => {
+            let last = order.remove((pick(0) % count as u64) as usize);
+            order.rotate_left((pick(1) % (count as u64 - 1)) as usize);
+            order.push(last);
+        }
+        Policy::Adversarial => {}
+    }
+    order
+}
+
 /// A well mixed number for the `n`-th choice of a seed.
 fn mix(seed: u64, n: u64) -> u64 {
     kernel_abi::numeric::random::word(seed, 0, n)

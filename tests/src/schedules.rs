@@ -1,0 +1,138 @@
+//! Kernels under many schedules: whatever the order of CTAs, roles and ranks, and however late copies land, both levels
+//! give the bits that they give in the first one.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kernel_abi::plan::KernelKey;
+use kernel_emulator::{Memory, Options, Schedule};
+use kernel_ir::kernel::{Kernel, Words};
+use kernel_ir::pipeline::Built;
+use kimi_k3::sets::{Model, SETS};
+
+use crate::directive::Directives;
+use crate::program::Program;
+use crate::runner::{self, Failure, Run};
+use crate::suite::FileTest;
+use crate::{k3, ranks, sets, suite};
+
+/// Which schedules.
+#[derive(Debug, Clone, Copy)]
+pub struct Schedules {
+    /// How many.
+    pub count: u64,
+    /// Of the choices.
+    pub seed: u64,
+}
+
+/// True where anything of a launch may come in more than one order.
+pub fn has_a_choice(kernel: &Kernel) -> bool {
+    let counts = kernel.params.iter().any(|param| param.words == Some(Words::Counter));
+    kernel.launch.world.is_some()
+        || kernel.launch.cluster != [1, 1, 1]
+        || !kernel.roles.is_empty()
+        || !kernel.barriers.is_empty()
+        || counts && kernel.launch.grid != [1, 1, 1]
+}
+
+/// Runs an operation file or a whole kernel of `tests/suite` in every schedule; false where there is only one.
+///
+/// # Errors
+/// A run fails, its outputs are not those of the file, or two runs differ.
+pub fn run_file(suite: &Path, test: &FileTest, schedules: Schedules) -> Result<bool, String> {
+    let directives = suite::directives(suite, &test.path)?;
+    let program = Program::read(suite, &test.path)?;
+    let case = test.case.and_then(|number| directives.cases.get(number));
+    let built = suite::build(&program, &directives, case)?;
+    if !has_a_choice(&built.kernel) {
+        return Ok(false);
+    }
+    if built.kernel.launch.world.is_some() {
+        let memories = ranks::memories(&built, &directives, case)?;
+        let launches = directives.launches.unwrap_or(1);
+        let ended = ranks::run_all(&built, &memories, launches, schedules, run_of(&directives))
+            .map_err(|failure| failure.to_string())?;
+        if case.is_none() {
+            ranks::match_outputs(&built, &directives, &ended)?;
+        }
+        return Ok(true);
+    }
+    let memory = runner::memory(&built, &directives, case)?;
+    let ended = run_all(&built, &memory, schedules, run_of(&directives))?;
+    if case.is_none() {
+        runner::match_outputs(&built, &directives, &ended)?;
+    }
+    Ok(true)
+}
+
+/// How the directives want a run.
+fn run_of(directives: &Directives) -> Run {
+    let mut run = Run::STANDARD;
+    run.options.max_steps = directives.steps.unwrap_or(run.options.max_steps);
+    run
+}
+
+/// The file tests that end well: operations and whole kernels with all their cases.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn files(suite: &Path) -> Result<Vec<FileTest>, String> {
+    let mut chosen = Vec::new();
+    for test in suite::file_tests(suite)? {
+        let directives = suite::directives(suite, &test.path)?;
+        let is_run = matches!(directives.test.as_str(), "ops" | "run");
+        if is_run && directives.expected.is_empty() {
+            chosen.push(test);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The kernels of the decode steps of kimi-k3-mini.
+///
+/// # Errors
+/// A plan cannot be made.
+pub fn kernels_of_mini() -> Result<Vec<KernelKey>, String> {
+    let mut keys = BTreeSet::new();
+    for set in SETS.iter().filter(|set| set.model == Model::Mini) {
+        keys.extend(sets::kernels(set)?);
+    }
+    Ok(keys.into_iter().collect())
+}
+
+/// Runs a kernel of a plan in every schedule, on random memory; false where there is only one.
+///
+/// # Errors
+/// A run fails, or two runs differ.
+pub fn run_kernel(key: &KernelKey, schedules: Schedules) -> Result<bool, String> {
+    let bind: Vec<(&str, i64)> = key.bindings.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+    let built = k3::build(&key.file, &key.kernel, &bind)?;
+    let mut memory = Memory::new(&built.kernel.params);
+    memory.fill_missing(&built.kernel.params, k3::SEED).map_err(|error| error.to_string())?;
+    let all = has_a_choice(&built.kernel);
+    let schedules = if all { schedules } else { Schedules { count: 1, ..schedules } };
+    run_all(&built, &memory, schedules, Run::STANDARD).map(|_| all)
+}
+
+fn run_all(
+    built: &Built,
+    memory: &Memory,
+    schedules: Schedules,
+    run: Run,
+) -> Result<Memory, String> {
+    let mut first: Option<Memory> = None;
+    for number in 0..schedules.count.max(1) {
+        let schedule = Schedule::numbered(schedules.seed, number);
+        let run = Run { options: Options { schedule, ..run.options }, ..run };
+        let ended = runner::run_both(built, memory.clone(), run)
+            .map_err(|failure: Failure| format!("schedule {number}: {failure}"))?;
+        match &first {
+            Some(first) if *first != ended => {
+                return Err(format!("schedule {number} gives other bits than schedule 0"));
+            }
+            Some(_) => {}
+            None => first = Some(ended),
+        }
+    }
+    first.ok_or_else(|| "there was no schedule".to_owned())
+}
