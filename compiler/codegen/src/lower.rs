@@ -257,6 +257,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let elements = self.load(*dst, place, vectors, *other, *cache)?;
                 self.define(*dst, elements)
             }
+            DeviceOp::LoadMatrices { dst, place, loads } => {
+                let elements = self.load_matrices(*dst, place, loads)?;
+                self.define(*dst, elements)
+            }
             DeviceOp::Store { src, place, vectors, cache } => {
                 self.store(src, place, vectors, *cache)
             }

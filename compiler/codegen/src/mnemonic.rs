@@ -282,6 +282,18 @@ pub(crate) fn mma(is_bf16: bool) -> Asm {
     }
 }
 
+/// Matrices of 8 by 8 elements of 16 bits. Results: a register each. Argument: the place of the lane's row.
+pub(crate) fn load_matrices(count: u32) -> Asm {
+    let registers: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+    let results: Vec<&str> = (0..count).map(|_| "=r").collect();
+    let template = format!(
+        "ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{}}}, [${count}];",
+        registers.join(", ")
+    );
+    let constraints = format!("{},l,{MEMORY}", results.join(","));
+    Asm { template, constraints, side_effects: true }
+}
+
 /// Orders what the thread wrote to shared memory ahead of what the tensor core reads after it.
 pub(crate) fn proxy_fence() -> Asm {
     Asm::effect("fence.proxy.async.shared::cta;", "")
@@ -592,6 +604,13 @@ mod tests {
             "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 \
              {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
         );
+    }
+
+    #[test]
+    fn matrices_number_their_operands_as_llvm_does() {
+        let load = load_matrices(2);
+        assert_eq!(load.template, "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {$0, $1}, [$2];");
+        assert_eq!(load.constraints, "=r,=r,l,~{memory}");
     }
 
     #[test]

@@ -243,6 +243,9 @@ impl<'k> Machine<'k> {
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other, loc)?;
             }
+            DeviceOp::LoadMatrices { dst, place, loads } => {
+                self.load_matrices(*dst, place, loads, loc)?;
+            }
             DeviceOp::Store { src, place, vectors, cache: _ } => {
                 self.store(src, place, vectors, loc)?;
             }

@@ -426,6 +426,15 @@ pub enum DeviceOp {
         /// Cache policy.
         cache: CachePolicy,
     },
+    /// Reads matrices of 8 by 8 elements of 16 bits from shared memory: `ldmatrix`.
+    LoadMatrices {
+        /// Result: two elements a matrix, row `lane / 4` from column `2 (lane % 4)` on.
+        dst: FragId,
+        /// Where from.
+        place: Place,
+        /// One entry an instruction.
+        loads: Vec<MatrixLoad>,
+    },
     /// Writes vectors to memory.
     Store {
         /// What is written: element `i` of the operation is `src.element(i)`.
@@ -662,6 +671,17 @@ pub struct Address {
     pub offset: Option<(FragId, u32)>,
     /// Constant part.
     pub constant: i64,
+}
+
+/// One instruction that reads matrices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixLoad {
+    /// First element of the operation that it makes.
+    pub first: u32,
+    /// Matrices: 1, 2 or 4.
+    pub count: u32,
+    /// First element of row `lane % 8` of matrix `lane / 8`, 16 bytes aligned; lanes past the last matrix give none.
+    pub at: Address,
 }
 
 /// One asynchronous copy of a thread: `len` consecutive elements, 4, 8 or 16 bytes, aligned on both sides.

@@ -18,6 +18,7 @@ mod elementwise;
 mod fold;
 mod integers;
 mod linear;
+mod matrices;
 mod memory;
 mod mma;
 mod notes;

@@ -358,6 +358,9 @@ impl Reader<'_> {
         } else if note.bytes.0 < note.bytes.1 {
             notes.push("alignment or an `until` bound cuts some vectors".to_owned());
         }
+        if note.matrices {
+            notes.push("as matrices of 8 by 8 (`ldmatrix`)".to_owned());
+        }
         if let Some(Banks { wavefronts, minimum }) = note.banks {
             notes.push(match wavefronts - minimum {
                 0 => format!("{wavefronts} wavefronts a warp, no bank conflicts"),

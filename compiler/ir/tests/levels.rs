@@ -155,6 +155,34 @@ fn loops_are_walked_once_however_deep_they_are_nested() {
 }
 
 #[test]
+fn operands_come_as_matrices_and_explain_says_so() {
+    let (sources, kernel) = instantiate(
+        "target sm_90a;
+kernel matrices(input x : gmem bf16[16, 64], input w : gmem bf16[16, 64], output y : gmem f32[16, 16])
+launch { grid: 1, warps: 1, pdl: none }
+{
+    smem a : bf16[16, 64] swizzle b128;
+    smem b : bf16[16, 64] swizzle b128;
+    copy.async x -> a; copy.async w -> b; settle a; settle b; sync;
+    store dot(a, b) via mma_sync -> y;
+}
+",
+    );
+    let kernel = kernel.unwrap();
+    let report = explain::report(&kernel, &sources).unwrap();
+    let text = report.text();
+    for name in ["a", "b"] {
+        let load = report.accesses.iter().find(|row| row.param == name && row.kind == "load");
+        let notes = &load.unwrap_or_else(|| panic!("{text}")).notes;
+        assert!(notes.iter().any(|note| note.contains("ldmatrix")), "{text}");
+        assert!(notes.iter().any(|note| note.contains("no bank conflicts")), "{text}");
+    }
+    let device = print::device(&expand::expand(&kernel).unwrap());
+    // One instruction of four matrices an atom of the left operand, and one for both columns of the right one.
+    assert_eq!(device.matches("ldmatrix").count(), 8, "{device}");
+}
+
+#[test]
 fn a_product_of_a_warpgroup_is_fenced_on_both_sides() {
     let (_, kernel) = instantiate(
         "target sm_90a;

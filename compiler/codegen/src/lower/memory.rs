@@ -75,6 +75,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Shuffle { .. }
         | DeviceOp::ReduceLanes { .. }
         | DeviceOp::Mma { .. }
+        | DeviceOp::LoadMatrices { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::SetSlot { .. }

@@ -1,11 +1,11 @@
 //! Products of small matrices on the tensor core: one `mma.sync` an atom.
 
 use kernel_abi::DType;
-use kernel_ir::device::{FragId, MmaAtom};
+use kernel_ir::device::{FragId, MatrixLoad, MmaAtom, Place};
 use melior::ir::Value;
 
 use super::{Lowered, Lowering, refuse};
-use crate::mnemonic::{self, ByteFloat};
+use crate::mnemonic::{self, ByteFloat, Space};
 
 impl<'c, 'm> Lowering<'c, 'm, '_> {
     /// The sums after all atoms.
@@ -55,6 +55,37 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             }
         }
         Ok(sums)
+    }
+
+    /// The elements of matrices of 8 by 8, two of each in a register.
+    pub(super) fn load_matrices(
+        &self,
+        dst: FragId,
+        place: &Place,
+        loads: &[MatrixLoad],
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let region = self.region(place)?;
+        let dtype = self.frag(dst)?.dtype;
+        if region.space != Space::Shared || region.dtype != dtype || dtype.bits() != 16 {
+            return refuse("matrices are of 16 bits, in shared memory of the CTA");
+        }
+        let element = self.element_type(dtype)?;
+        let mut elements = Vec::new();
+        for load in loads {
+            if !matches!(load.count, 1 | 2 | 4) || load.first as usize != elements.len() {
+                return refuse("matrices that do not follow each other");
+            }
+            let address = self.address_of(&region, load.at)?;
+            let asm = mnemonic::load_matrices(load.count);
+            for word in b.asm_values(&asm, &[address], b.types.i32, load.count) {
+                let high = b.shrui(word, b.int(b.types.i32, 16));
+                for half in [word, high] {
+                    elements.push(b.bitcast(element, b.trunci(b.types.i16, half)));
+                }
+            }
+        }
+        Ok(elements)
     }
 
     /// Two elements in one register of 32 bits, the first low; those of 8 bits as f16. Shifts, not a vector: LLVM

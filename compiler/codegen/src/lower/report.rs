@@ -65,6 +65,7 @@ impl Used {
                 | DeviceOp::Shuffle { .. }
                 | DeviceOp::ReduceLanes { .. }
                 | DeviceOp::Mma { .. }
+                | DeviceOp::LoadMatrices { .. }
                 | DeviceOp::Load { .. }
                 | DeviceOp::Store { .. }
                 | DeviceOp::Prefetch { .. }

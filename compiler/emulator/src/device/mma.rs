@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use kernel_ir::device::{FragId, LocId, MmaAtom};
+use kernel_abi::numeric;
+use kernel_ir::device::{Address, FragId, LocId, MatrixLoad, MmaAtom, Place, Vector};
 use kernel_ir::distribution::LANES;
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::mma::{COLUMNS, DEPTH, ROWS, floats, step};
@@ -11,7 +12,50 @@ use super::Machine;
 use super::registers::{Registers, some_if_any};
 use crate::error::EmuError;
 
+/// Rows of a matrix, and elements of a row.
+const SIDE: usize = 8;
+
 impl Machine<'_> {
+    /// Each lane gives the place of a row, and gets two elements of each matrix.
+    pub(super) fn load_matrices(
+        &mut self,
+        dst: FragId,
+        place: &Place,
+        loads: &[MatrixLoad],
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        self.uniform_only("a load of matrices", loc)?;
+        let (Place::Shared { base, dtype }, lanes) = (place, LANES as usize) else {
+            unreachable!("matrices lie in shared memory")
+        };
+        let len = self.kernel.frags[dst].len as usize;
+        let mut codes = vec![0; len * self.threads];
+        for load in loads {
+            let Address { offset, constant } = load.at;
+            let row = Vector { first: 0, len: SIDE as u32, offset, constant, predicate: None };
+            for warp in (0..self.threads).step_by(lanes) {
+                for supplier in 0..load.count as usize * SIDE {
+                    let t = warp + supplier;
+                    let start = self.start(&row, t, loc)?;
+                    let at = self.shared_byte(*base, *dtype, start, &row, t, loc)?;
+                    let mut bytes = vec![0; numeric::bytes_of(*dtype, SIDE)];
+                    let by = self.by(t, self.span(loc));
+                    self.member.own().read(at, &mut bytes, by)?;
+                    let (matrix, g) = (supplier / SIDE, supplier % SIDE);
+                    for column in 0..SIDE {
+                        let code = numeric::read_element(*dtype, &bytes, column);
+                        let element = load.first as usize + 2 * matrix + column % 2;
+                        let lane = 4 * g + column / 2;
+                        codes[element * self.threads + warp + lane] =
+                            code.expect("a row has eight elements");
+                    }
+                }
+            }
+        }
+        self.set(dst, Registers::defined(Elements::from_codes(*dtype, codes)));
+        Ok(())
+    }
+
     /// `dst` becomes `acc` with the products of all atoms added, atoms in order.
     pub(super) fn mma(
         &mut self,

@@ -74,6 +74,9 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             other.iter().for_each(|&frag| see(frag));
             each_address(vectors, see);
         }
+        DeviceOp::LoadMatrices { loads, .. } => {
+            loads.iter().filter_map(|load| load.at.offset).for_each(|(frag, _)| see(frag));
+        }
         DeviceOp::Store { src, place, vectors, .. } => {
             place.owner().into_iter().for_each(|(frag, _)| see(frag));
             see(src.frag);
@@ -122,6 +125,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::ReduceLanes { dst, .. }
         | DeviceOp::Mma { dst, .. }
         | DeviceOp::Load { dst, .. }
+        | DeviceOp::LoadMatrices { dst, .. }
         | DeviceOp::AtomicInc { dst, .. }
         | DeviceOp::ReadSlot { dst, .. } => Some(*dst),
         DeviceOp::For { var, .. } => Some(*var),
@@ -201,6 +205,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::ReduceLanes { .. }
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
+            | DeviceOp::LoadMatrices { .. }
             | DeviceOp::Store { .. }
             | DeviceOp::Prefetch { .. }
             | DeviceOp::CopyAsync { .. }

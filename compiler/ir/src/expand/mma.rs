@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Expander;
 use super::builder::Pred;
+use super::matrices::Matrices;
 use super::notes::FoldNote;
 use super::uses::each_use;
 use super::vectors::{Cell, Cut};
@@ -36,6 +37,7 @@ enum Source<'k> {
         dtype: DType,
         access: &'k TileAccess,
         distribution: &'k Distribution,
+        matrices: Option<Matrices>,
     },
 }
 
@@ -244,14 +246,28 @@ impl<'k> Expander<'k> {
         let cells = self.cells(access, distribution)?;
         let (place, offsets) = self.place(access.storage);
         let dtype = kernel.values[value].dtype;
-        Ok(Source::Shared { cells, place, offsets, dtype, access, distribution })
+        let matrices = self.matrices(access, dtype, distribution);
+        Ok(Source::Shared { cells, place, offsets, dtype, access, distribution, matrices })
     }
 
     /// The wanted registers in a fragment, and where each is.
     fn fetch(&mut self, source: &Source<'k>, wanted: &[u32], first: bool) -> (FragId, Vec<u32>) {
         match source {
             Source::Registers(frag) => (*frag, wanted.to_vec()),
-            Source::Shared { cells, place, offsets, dtype, access, distribution } => {
+            Source::Shared { cells, place, offsets, dtype, access, distribution, matrices } => {
+                let by_matrices = matrices.as_ref().and_then(|matrices| {
+                    let place = place.clone();
+                    let loaded =
+                        self.load_matrices(matrices, distribution, wanted, place, *offsets, *dtype);
+                    loaded.map(|(frag, cut)| (frag, cut, matrices.turned()))
+                });
+                if let Some((frag, cut, turned)) = by_matrices {
+                    if first {
+                        self.note_access(access, *dtype, turned, &cut, false);
+                        self.notes.accesses.last_mut().into_iter().for_each(|a| a.matrices = true);
+                    }
+                    return (frag, (0..wanted.len() as u32).collect());
+                }
                 let cells: Vec<Cell> = wanted.iter().map(|&r| cells[r as usize].clone()).collect();
                 let cache = CachePolicy::default();
                 let place = place.clone();

@@ -69,6 +69,8 @@ pub(crate) struct AccessNote {
     pub(crate) bytes: (u32, u32),
     /// Threads that hold each element.
     pub(crate) replicas: u32,
+    /// Matrices of 8 by 8, `ldmatrix`.
+    pub(crate) matrices: bool,
     /// Of shared memory: wavefronts of one warp.
     pub(crate) banks: Option<Banks>,
 }
@@ -103,6 +105,7 @@ impl Expander<'_> {
             }
         };
         self.notes.accesses.push(AccessNote {
+            matrices: false,
             banks,
             span: access.span,
             storage: access.storage,

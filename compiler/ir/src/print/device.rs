@@ -3,7 +3,7 @@
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
     Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, Map, Matrix,
-    OpRole, Piece, Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
+    MatrixLoad, OpRole, Piece, Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
 use crate::kernel::BarrierId;
@@ -155,6 +155,14 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let other = other.map(|other| format!(" else {other}")).unwrap_or_default();
             let (at, policy) = (places(device, place, vectors), cache(*policy));
             format!("{} load {at}{other}{policy}{order}", def(*dst))
+        }
+        DeviceOp::LoadMatrices { dst, place, loads } => {
+            let rows = |load: &MatrixLoad| {
+                let Address { offset, constant } = load.at;
+                Vector { first: 0, len: load.count, offset, constant, predicate: None }
+            };
+            let rows: Vec<Vector> = loads.iter().map(rows).collect();
+            format!("{} ldmatrix {}", def(*dst), places(device, place, &rows))
         }
         DeviceOp::Store { src, place, vectors, cache: policy } => {
             let (at, policy) = (places(device, place, vectors), cache(*policy));

@@ -113,6 +113,22 @@ impl Structure<'_> {
                 }
                 self.define(loc, *dst);
             }
+            DeviceOp::LoadMatrices { dst, place, loads } => {
+                let made: u32 = loads.iter().map(|load| load.count * 2).sum();
+                let ordered = loads.iter().zip(loads.iter().skip(1));
+                let gapless = ordered.into_iter().all(|(a, b)| a.first + a.count * 2 == b.first);
+                let counts = loads.iter().all(|load| matches!(load.count, 1 | 2 | 4));
+                if !gapless || !counts || made != self.len(*dst) {
+                    self.fault(loc, format!("matrices make {made} elements of {dst}"));
+                }
+                if !matches!(place, Place::Shared { dtype, .. } if dtype.bits() == 16) {
+                    self.fault(loc, "matrices of no shared memory".to_owned());
+                }
+                for (frag, index) in loads.iter().filter_map(|load| load.at.offset) {
+                    self.element(loc, frag, index);
+                }
+                self.define(loc, *dst);
+            }
             DeviceOp::Store { src, place, vectors, .. } => {
                 let len = vectors.iter().map(|v| v.first + v.len).max().unwrap_or(0);
                 self.args(loc, len, &[src]);
@@ -373,6 +389,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::ReduceLanes { .. }
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
+            | DeviceOp::LoadMatrices { .. }
             | DeviceOp::AtomicInc { .. }
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. }
@@ -464,6 +481,7 @@ impl Order<'_> {
             | DeviceOp::ReduceLanes { .. }
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
+            | DeviceOp::LoadMatrices { .. }
             | DeviceOp::Store { .. }
             | DeviceOp::Prefetch { .. }
             | DeviceOp::CopyAsync { .. }

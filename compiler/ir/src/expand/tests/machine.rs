@@ -244,6 +244,7 @@ impl<'a> Machine<'a> {
             | DeviceOp::GridLaunch
             | DeviceOp::Printf { .. } => {}
             DeviceOp::CopyAsync { .. }
+            | DeviceOp::LoadMatrices { .. }
             | DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Mma { .. } => panic!("the kernels of these tests have none"),
