@@ -23,12 +23,12 @@ mod warpgroup;
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Literal, ParamId, RoleId};
+use kernel_ir::kernel::{Literal, MapId, ParamId, RoleId};
 use kernel_ir::ops::elements::literal_code;
 use melior::dialect::llvm::r#type as llvm_type;
 use melior::dialect::ods::llvm;
 use melior::ir::attribute::{
-    DenseI32ArrayAttribute, IntegerAttribute, StringAttribute, TypeAttribute,
+    ArrayAttribute, DenseI32ArrayAttribute, IntegerAttribute, StringAttribute, TypeAttribute,
 };
 use melior::ir::operation::{Operation, OperationLike, OperationMutLike, OperationPrintingFlags};
 use melior::ir::{
@@ -42,6 +42,10 @@ use crate::context::MlirContext;
 use crate::error::CodegenError;
 use crate::job::SourceLine;
 use crate::mnemonic;
+
+/// A tensor map as a parameter: 128 bytes.
+const MAP_ARGUMENT: &str =
+    "{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}";
 
 /// The dynamic shared memory of the CTA.
 const SHARED_MEMORY: &str = "kernel_shared_memory";
@@ -87,6 +91,7 @@ pub(crate) fn lower<'c>(
             places,
             file: &file,
             params: params(globals.at(entry), kernel).map_err(|r| fail(0, r))?,
+            maps: maps(globals.at(entry), kernel).map_err(|r| fail(0, r))?,
             frags: kernel.frags.ids().map(|_| Vec::new()).collect(),
             slots: IndexVec::new(),
             shared: None,
@@ -119,6 +124,8 @@ struct Lowering<'c, 'm, 'k> {
     places: &'k [SourceLine],
     file: &'k str,
     params: IndexVec<ParamId, Value<'c, 'm>>,
+    /// Addresses of the tensor maps.
+    maps: IndexVec<MapId, Value<'c, 'm>>,
     /// Elements of each fragment; none before its definition.
     frags: IndexVec<FragId, Vec<Value<'c, 'm>>>,
     /// Stack cells of each slot.
@@ -519,6 +526,13 @@ fn define_function<'c, 'm>(
             | Access::Peer => globals.types.global,
         });
     }
+    // A map is passed by value, and read in the place where the launch has put it.
+    arguments.extend(kernel.maps.iter().map(|_| globals.types.pointer));
+    let plain = || Attribute::parse(globals.context, "{}").expect("an empty dictionary parses");
+    let mut promises: Vec<Attribute<'c>> = kernel.params.iter().map(|_| plain()).collect();
+    promises.extend(kernel.maps.iter().map(|_| {
+        Attribute::parse(globals.context, MAP_ARGUMENT).expect("the promises of a map parse")
+    }));
     let placed: Vec<(Type<'c>, Location<'c>)> =
         arguments.iter().map(|&r#type| (r#type, globals.location)).collect();
     let region = Region::new();
@@ -533,6 +547,9 @@ fn define_function<'c, 'm>(
         .into();
     let threads = i32::try_from(kernel.launch.threads()).expect("at most 32 warps of 32 lanes");
     function.set_attribute("nvvm.kernel", Attribute::unit(context));
+    if !kernel.maps.is_empty() {
+        function.set_attribute("arg_attrs", ArrayAttribute::new(context, &promises).into());
+    }
     function.set_attribute("nvvm.reqntid", DenseI32ArrayAttribute::new(context, &[threads]).into());
     if let Some(ctas) = kernel.launch.min_ctas {
         let ctas = IntegerAttribute::new(globals.types.i32, i64::from(ctas as i32));
@@ -559,4 +576,16 @@ fn params<'c, 'm>(
         Err(error) => refuse(error.to_string()),
     };
     kernel.params.ids().map(argument).collect::<Lowered<Vec<_>>>().map(IndexVec::from_iter)
+}
+
+/// The maps stand behind the parameters.
+fn maps<'c, 'm>(
+    entry: Builder<'c, 'm>,
+    kernel: &DeviceKernel,
+) -> Lowered<IndexVec<MapId, Value<'c, 'm>>> {
+    let argument = |id: MapId| match entry.block.argument(kernel.params.len() + id.index()) {
+        Ok(argument) => Ok(Value::from(argument)),
+        Err(error) => refuse(error.to_string()),
+    };
+    kernel.maps.ids().map(argument).collect::<Lowered<Vec<_>>>().map(IndexVec::from_iter)
 }

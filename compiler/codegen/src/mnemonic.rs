@@ -104,6 +104,33 @@ pub(crate) fn copy_bulk(bytes: u64, policy: bool) -> Asm {
     Asm::effect(&format!("{name}{hint} [$0], [$1], {bytes}, [$2]{tail};"), inputs)
 }
 
+/// What the thread knows to be written in memory of the device comes ahead of what its copies read after.
+pub(crate) fn before_reads() -> Asm {
+    Asm::effect("fence.proxy.async.global;", "")
+}
+
+/// Starts the copy of a box that counts at a barrier: destination, map, its place along each of so many axes, barrier,
+/// policy.
+pub(crate) fn copy_box(axes: usize, policy: bool) -> Asm {
+    let places: Vec<String> = (2..axes + 2).map(|i| format!("${i}")).collect();
+    let (barrier, places) = (axes + 2, places.join(", "));
+    let mut inputs = vec!["l", "l"];
+    inputs.extend((0..axes).map(|_| "r"));
+    inputs.push("l");
+    let (mut hint, mut tail) = ("", String::new());
+    if policy {
+        (hint, tail) = (".L2::cache_hint", format!(", ${}", axes + 3));
+        inputs.push("l");
+    }
+    let name = "shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+    Asm::effect(
+        &format!(
+            "cp.async.bulk.tensor.{axes}d.{name}{hint} [$0], [$1, {{{places}}}], [${barrier}]{tail};"
+        ),
+        &inputs.join(","),
+    )
+}
+
 /// The place in shared memory of the CTA of a rank that lies where an address lies in the own one.
 pub(crate) fn map_shared() -> Asm {
     Asm {

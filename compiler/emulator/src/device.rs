@@ -12,6 +12,7 @@ mod ranks;
 mod registers;
 mod roles;
 mod shared;
+mod tensor;
 #[cfg(test)]
 mod tests;
 mod vectors;

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::IndexVec;
 use crate::kernel::{
-    Barrier, BarrierId, CachePolicy, ClusterAxis, Evict, Launch, Literal, Param, ParamId, Role,
-    RoleId,
+    Barrier, BarrierId, CachePolicy, ClusterAxis, Evict, Launch, Literal, MapId, Param, ParamId, Role,
+    RoleId, TensorMap,
 };
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
@@ -52,6 +52,8 @@ pub struct DeviceKernel {
     pub roles: IndexVec<RoleId, Role>,
     /// Every barrier of roles.
     pub barriers: IndexVec<BarrierId, PlacedBarrier>,
+    /// How tensor copies see buffers; parameters of the kernel, behind the others.
+    pub maps: IndexVec<MapId, TensorMap>,
     /// The statements.
     pub body: Vec<DeviceStmt>,
     /// Bytes of shared memory that the statements use.
@@ -210,6 +212,8 @@ pub struct PlacedBarrier {
 pub enum DevicePipe {
     /// One thread of the CTA makes all barriers, for all threads and for copies.
     Init,
+    /// Orders what the thread knows to be written in buffers ahead of what its copies read after it.
+    Fence,
     /// Each thread of the role waits until so many rounds are complete; at once for none.
     Wait {
         /// The barrier.
@@ -248,19 +252,40 @@ pub enum DevicePipe {
         /// Eviction priority.
         evict: Option<Evict>,
     },
+    /// The first thread of the role starts the copy of a box to shared memory that counts at the barrier.
+    Box {
+        /// How it sees the buffer.
+        map: MapId,
+        /// Registers (i32) with the place of the box along each axis of the map.
+        at: Vec<(FragId, u32)>,
+        /// Where to.
+        dest: Place,
+        /// First byte of the box there, in elements.
+        offset: Address,
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+        /// Eviction priority.
+        evict: Option<Evict>,
+    },
 }
 
 impl DevicePipe {
     /// Calls `see` with every register that it reads.
     pub fn each_register(&self, mut see: impl FnMut((FragId, u32))) {
         match self {
-            DevicePipe::Init => {}
+            DevicePipe::Init | DevicePipe::Fence => {}
             DevicePipe::Wait { barrier: _, slot, rounds } => {
                 see(*slot);
                 see(*rounds);
             }
             DevicePipe::Announce { barrier: _, slot } | DevicePipe::Arrive { barrier: _, slot } => {
                 see(*slot);
+            }
+            DevicePipe::Box { slot, at, offset, .. } => {
+                see(*slot);
+                at.iter().copied().chain(offset.offset).for_each(see);
             }
             DevicePipe::Copy { slot, pieces, .. } => {
                 see(*slot);

@@ -32,6 +32,7 @@ mod roles;
 mod scan;
 mod shared;
 mod statements;
+mod tensor;
 mod uses;
 mod vectors;
 mod warpgroup;
@@ -56,7 +57,9 @@ pub(crate) use uses::each_use;
 
 use crate::device::{DeviceKernel, FragId, OpRole, PlacedBarrier, SlotId, WaitOrder};
 use crate::index::IndexVec;
-use crate::kernel::{Barrier, BarrierId, Kernel, ParamId, SmemId, TileAccess, ValueId, VarId};
+use crate::kernel::{
+    Barrier, BarrierId, Kernel, ParamId, SmemId, TileAccess, ValueId, VarId, tensor_maps,
+};
 use crate::smem_plan::{SmemPlan, over_budget};
 
 /// Expands a kernel; errors name what exceeds the target.
@@ -94,6 +97,7 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
         slots: b.slots,
         roles: kernel.roles.clone(),
         barriers: placed(kernel),
+        maps: tensor_maps(kernel),
         body,
         shared_bytes: shared.peak(),
         locs: b.locs,

@@ -12,6 +12,7 @@ mod pipe;
 mod ranks;
 mod role;
 mod smem;
+mod tensor;
 mod walk;
 mod warpgroup;
 mod words;
@@ -30,10 +31,11 @@ use crate::target::Target;
 
 pub use cluster::ClusterAxis;
 pub use contract::{Contract, ContractBound, Distinct};
-pub use pipe::{Barrier, PipeOp, copied, each_pipe_op};
+pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use role::{MAX_ROLES, Role};
 pub use smem::{Smem, SmemSwizzle, Storage};
+pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, tensor_box, tensor_maps};
 pub(crate) use walk::defined_in;
 pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom};
 pub use words::{Word, Words};
@@ -51,6 +53,8 @@ ids! {
     RoleId = "role";
     /// A barrier at which roles hand slots over.
     BarrierId = "b";
+    /// A tensor map.
+    MapId = "m";
 }
 
 /// A kernel with all shapes and distributions concrete.

@@ -41,6 +41,7 @@ mod statements;
 mod stored;
 mod suggest;
 mod template;
+mod tensor;
 mod tiles;
 mod views;
 mod warpgroup;

@@ -8,7 +8,7 @@ use kernel_dsl::source::SourceMap;
 use kernel_ir::device::DeviceKernel;
 
 use crate::cli::{Answer, Cli, Format, exit};
-use crate::operations::{Operation, obligations, operations};
+use crate::operations::{Operation, map_name, obligations, operations};
 use crate::package::{MANIFEST_FORMAT, Manifest};
 use crate::session::{self, Refusal};
 use crate::tools::{self, Tool};
@@ -150,7 +150,12 @@ pub fn compile_all(
         let (cubin, usage) = done.cubin.unwrap_or_default();
         let ptx = done.ptx.unwrap_or_default();
         let operations = operations(sources, kernel);
-        let params = kernel.params.iter().map(|p| (p.name.clone(), p.access)).collect();
+        let of_maps = kernel.maps.iter().map(|map| {
+            let param = &kernel.params[map.param];
+            (map_name(&param.name), param.access)
+        });
+        let params = kernel.params.iter().map(|p| (p.name.clone(), p.access)).chain(of_maps);
+        let params = params.collect();
         let duties = obligations(&kernel.export, params, &operations);
         let report = check_build(&ptx, &cubin, &duties, &processes);
         Product { ptx, cubin, usage, report, operations }

@@ -16,7 +16,7 @@ use kernel_ir::sema::{Bindings, KernelTemplate};
 
 use crate::back_end::{Product, in_parallel};
 use crate::cli::{Answer, Format, exit};
-use crate::operations::{Operation, obligations};
+use crate::operations::{Operation, described, obligations};
 use crate::output;
 use crate::package::{Manifest, sha256};
 use crate::session::{self, Refusal};
@@ -115,6 +115,9 @@ pub fn refusal(format: Format, error: &BundleError) -> Refusal {
     Box::new(Answer { code, ..answer })
 }
 
+/// Bytes of a tensor map.
+const MAP_BYTES: u32 = 128;
+
 /// What the head of a kernel says that its code does not: the code would not run as it is launched.
 fn contradiction(kernel: KernelRef<'_>) -> Option<String> {
     let head = kernel.head();
@@ -144,6 +147,7 @@ fn contradiction(kernel: KernelRef<'_>) -> Option<String> {
             | Access::Scratch
             | Access::Peer => 8,
         })
+        .chain(kernel.signature().maps.iter().map(|_| MAP_BYTES))
         .collect();
     if params != facts.param_bytes {
         let list = |bytes: &[u32]| bytes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -182,7 +186,7 @@ pub fn audit(bundle: &Bundle, tools: &Processes) -> Result<Report, String> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let reports = in_parallel(cores, jobs, |(name, kernel, operations)| {
-        let params = kernel.signature().params.iter().map(|p| (p.name.clone(), p.access)).collect();
+        let params = described(kernel.signature());
         let duties = obligations(kernel.entry(), params, &operations);
         (name, check_build(kernel.ptx(), kernel.cubin(), &duties, tools))
     });

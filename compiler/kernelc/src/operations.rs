@@ -1,6 +1,7 @@
 //! What each `.loc` line of a kernel's PTX stands for, and what follows from it for the audit.
 
 use kernel_abi::Access;
+use kernel_abi::plan::Signature;
 use kernel_audit::{KernelObligations, LoadLine, Obligations};
 use kernel_dsl::source::SourceMap;
 use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
@@ -110,6 +111,18 @@ pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> 
             }
         })
         .collect()
+}
+
+/// What the audit calls the tensor map of a buffer.
+pub fn map_name(buffer: &str) -> String {
+    format!("tensor map of {buffer}")
+}
+
+/// Name and class of each parameter of the machine code: the described ones, and the tensor maps behind them.
+pub fn described(signature: &Signature) -> Vec<(String, Access)> {
+    let access = |name: &str| signature.param(name).map_or(Access::Input, |param| param.access);
+    let maps = signature.maps.iter().map(|map| (map_name(&map.param), access(&map.param)));
+    signature.params.iter().map(|p| (p.name.clone(), p.access)).chain(maps).collect()
 }
 
 /// What the audit holds a build to: every load with its side of the wait, every wait and launch.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use kernel_abi::plan::TensorMapSpec;
 use kernel_abi::stored::StoredLayout;
 use kernel_abi::whole::{WholeFile, WholeFiles};
 use kernel_dsl::source::SourceMap;
@@ -66,6 +67,9 @@ pub struct KernelEntry {
     pub launch: LaunchEntry,
     /// Parameters in the order in which a launch passes them.
     pub params: Vec<ParamEntry>,
+    /// Tensor maps, which a launch passes behind them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<TensorMapSpec>,
     /// Registers of a thread.
     pub registers: u32,
     /// Bytes that a thread spills: stores and loads.
@@ -162,6 +166,7 @@ pub fn manifest_entry(
             launches_next: kernel.launch.pdl.is_producer(),
         },
         params: kernel.params.iter().map(|p| param_entry(kernel, p)).collect(),
+        maps: kernel_emulator::signature(kernel).maps,
         registers: product.usage.registers,
         spill_bytes: product.spill_bytes(),
         shared_bytes: product.usage.shared_bytes + built.device.shared_bytes,

@@ -117,6 +117,7 @@ codes! {
     E0302 "layout notation" "fails:\n    (4, 8):(1\nA layout is `shape:stride` with equal nesting, as in `(4, (2, 2)):(1, (4, 8))`; a tuple of one has a trailing comma.";
     E0303 "layout too large" "fails:\n    kernelc layout --map '1000000000000:1'\nSizes and indices fit in 64 bits, a map has at most 2^20 indices, an expression at most 64 KiB and 64 levels of nesting.";
     E0310 "two layouts for one tile" "fails:\n    let s = a + b;      // a and b are spread over the threads in different ways\nwrite:\n    let s = a + relayout(b);\nNo data moves between threads unless `relayout` says so.";
+    E0311 "box that no tensor copy moves" "fails:\n    static w : gmem bf16[64, 36]      // rows of 72 bytes\n    copy.tma w.tile(8, 32)[i, j] -> s@t into ld.full@t;\nwrite:\n    static w : gmem bf16[64, 40]      // rows of 80 bytes\nThe hardware moves boxes of 1 to 5 axes with at most 256 positions each. Strides and the rows of a box are multiples of 16 bytes, the last axis is contiguous, and with a swizzle a row is one line of it.";
 
     // Bounds and contracts.
     E0401 "access that cannot be proved in bounds" "fails:\n    let v = load x[i .. + 8];         // nothing bounds i\nwrite:\n    let v = load x[i .. + 8 until n] else 0.0;\nBounds come from const extents, loop ranges, `where`, contracts on inputs and `until`.";

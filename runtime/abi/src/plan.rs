@@ -10,6 +10,7 @@ mod error;
 mod order;
 mod ranges;
 mod signature;
+mod tensor;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use builder::PlanBuilder;
 pub use check::CheckedPlan;
 pub use error::{PlanCode, PlanError};
 pub use signature::{ContractSpec, ExtentSpec, ParamSpec, ScaledBy, Signature, UpperBound};
+pub use tensor::{MAX_BOX, MAX_MAP_AXES, MapAxisSpec, TensorMapSpec};
 
 use crate::DType;
 use crate::numeric::to_i64;

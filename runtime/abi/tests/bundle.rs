@@ -53,6 +53,7 @@ fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) 
                 ParamSpec { settled: true, contract: Some(contract), ..ids },
             ],
             starts_early: true,
+            maps: Vec::new(),
         },
         launch: LaunchSpec {
             grid: [12, 2, 1],

@@ -68,7 +68,10 @@ macro_rules! call {
 
 mod code;
 
+mod maps;
+
 pub(crate) use code::{FunctionHandle, FunctionProperty, ModuleHandle, Start};
+pub(crate) use maps::{MapShape, TensorMap};
 
 /// Whether the driver's library can be loaded. Nothing else may be called where it cannot.
 pub(crate) fn is_present() -> bool {

@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::ffi::{CaptureHandle, DeviceMemory, GraphHandle, Kept, PinnedMemory};
 use crate::kernel::Kernel;
-use crate::launch::{Given, Value, pack};
+use crate::launch::{Given, Value, arguments};
 use crate::memory::Buffer;
 use crate::stream::{Stream, rows_of};
 use crate::watchdog::Progress;
@@ -96,9 +96,9 @@ impl<'s> Recorder<'s> {
         given: &[Given<'_>],
         begin: Begin,
     ) -> Result<(), RuntimeError> {
-        let cells = pack(kernel.name(), kernel.signature(), given)?;
+        let arguments = arguments(kernel.name(), kernel.signature(), given)?;
         let early = begin == Begin::Early && self.follows_kernel && kernel.signature().starts_early;
-        self.stream.start_kernel(kernel, &cells, early)?;
+        self.stream.start_kernel(kernel, &arguments, early)?;
         self.kept.push(Kept::Function(kernel.function().clone()));
         for (_, value) in given {
             match value {

@@ -1,5 +1,7 @@
 //! What a launch must hold before the driver sees it.
 
+mod maps;
+
 use kernel_abi::bundle::LaunchSpec;
 use kernel_abi::plan::{ExtentSpec, ParamSpec, Scalar, Signature};
 use kernel_abi::{Access, DType};
@@ -7,6 +9,8 @@ use kernel_abi::{Access, DType};
 use crate::device::DeviceInfo;
 use crate::error::RuntimeError;
 use crate::memory::Buffer;
+
+pub(crate) use maps::{Arguments, arguments};
 
 /// Grid, threads and attributes of a kernel's launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +110,9 @@ pub fn parameter_bytes(param: &ParamSpec) -> usize {
     }
 }
 
+/// Bytes of a tensor map.
+const MAP_BYTES: usize = 128;
+
 /// Compares the parameters that a kernel shall have with those that its machine code has.
 ///
 /// # Errors
@@ -116,9 +123,14 @@ pub fn check_layout(
     found: &[usize],
 ) -> Result<(), RuntimeError> {
     let differs = |fault: String| RuntimeError::Layout { kernel: kernel.to_owned(), fault };
-    if signature.params.len() != found.len() {
-        let (wanted, found) = (signature.params.len(), found.len());
+    let wanted = signature.params.len() + signature.maps.len();
+    if wanted != found.len() {
+        let found = found.len();
         return Err(differs(format!("{found} parameters, {wanted} are described")));
+    }
+    let maps = found.iter().skip(signature.params.len());
+    if let Some(&found) = maps.clone().find(|&&found| found != MAP_BYTES) {
+        return Err(differs(format!("a tensor map has {found} bytes, not {MAP_BYTES}")));
     }
     for (param, &found) in signature.params.iter().zip(found) {
         let wanted = parameter_bytes(param);
@@ -269,6 +281,7 @@ mod tests {
                 param("eps", Access::Scalar, DType::F32, &[]),
             ],
             starts_early: true,
+            maps: Vec::new(),
         }
     }
 
@@ -332,7 +345,7 @@ mod tests {
     fn memory_of_ranks_takes_a_table() {
         let inbox = [ExtentSpec::Const(2), ExtentSpec::Const(8)];
         let params = vec![param("inbox", Access::Peer, DType::F32, &inbox)];
-        let signature = Signature { params, starts_early: false };
+        let signature = Signature { params, starts_early: false, maps: Vec::new() };
         let given = [("inbox", Seen::Ranks { address: 0x2000 })];
         assert_eq!(pack_seen("push", &signature, &given).unwrap(), [0x2000]);
         let buffer = [("inbox", memory(DType::F32, 16))];

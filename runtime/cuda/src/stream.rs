@@ -9,7 +9,7 @@ use crate::error::RuntimeError;
 use crate::ffi::{DriverError, EventHandle, PinnedMemory, Rows, Start, StreamHandle};
 use crate::graph::{Graph, Recorder};
 use crate::kernel::Kernel;
-use crate::launch::{Given, pack};
+use crate::launch::{Arguments, Given, arguments};
 use crate::memory::{Buffer, POISON};
 use crate::watchdog::{self, DEFAULT_LIMIT, SystemClock};
 
@@ -248,8 +248,8 @@ impl Stream {
         early: bool,
     ) -> Result<(), RuntimeError> {
         self.device.context()?;
-        let cells = pack(kernel.name(), kernel.signature(), given)?;
-        self.start_kernel(kernel, &cells, early)?;
+        let arguments = arguments(kernel.name(), kernel.signature(), given)?;
+        self.start_kernel(kernel, &arguments, early)?;
         self.coverage.lock().unwrap_or_else(PoisonError::into_inner).count(kernel.name(), 1);
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Stream {
     pub(crate) fn start_kernel(
         &self,
         kernel: &Kernel,
-        cells: &[u64],
+        arguments: &Arguments,
         early: bool,
     ) -> Result<(), RuntimeError> {
         let shape = kernel.shape();
@@ -268,7 +268,7 @@ impl Stream {
             cluster: shape.cluster,
             early,
         };
-        let started = kernel.function().start(&self.handle, &start, cells).map_err(|error| {
+        let started = kernel.function().start(&self.handle, &start, arguments).map_err(|error| {
             match RuntimeError::from(error) {
                 RuntimeError::Driver(error) => RuntimeError::Shape {
                     kernel: kernel.name().to_owned(),

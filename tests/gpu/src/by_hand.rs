@@ -34,7 +34,7 @@ pub(crate) fn image<'a>(
     KernelImage {
         name: symbol.to_owned(),
         symbol,
-        signature: Signature { params, starts_early: false },
+        signature: Signature { params, starts_early: false, maps: Vec::new() },
         shape: LaunchShape { grid: [1, 1, 1], threads, dynamic_shared_bytes: 0, cluster: None },
         target,
         cubin: None,

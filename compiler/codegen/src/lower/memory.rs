@@ -56,7 +56,9 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
     statements.iter().any(|statement| match &statement.op {
         DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => cache.evict == Some(evict),
         DeviceOp::CopyAsync { evict: used, .. }
-        | DeviceOp::Pipe(DevicePipe::Copy { evict: used, .. }) => *used == Some(evict),
+        | DeviceOp::Pipe(
+            DevicePipe::Copy { evict: used, .. } | DevicePipe::Box { evict: used, .. },
+        ) => *used == Some(evict),
         DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => uses_policy(body, evict),
         DeviceOp::If { then_body, else_body, .. } => {
             uses_policy(then_body, evict) || uses_policy(else_body, evict)

@@ -2,7 +2,7 @@
 
 use kernel_abi::DType;
 use kernel_ir::device::{Address, DevicePipe, FragId, Piece, Place};
-use kernel_ir::kernel::{BarrierId, Evict};
+use kernel_ir::kernel::{BarrierId, Evict, MapId};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::Value;
 
@@ -13,6 +13,14 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     pub(super) fn pipe(&mut self, pipe: &DevicePipe) -> Lowered<()> {
         match pipe {
             DevicePipe::Init => self.make_barriers(),
+            DevicePipe::Fence => {
+                self.build.effect(&mnemonic::before_reads(), &[]);
+                Ok(())
+            }
+            DevicePipe::Box { map, at, dest, offset, barrier, slot, evict } => {
+                let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                self.by_first_thread(|s| s.copy_box(*map, at, (dest, *offset), place, *evict))
+            }
             DevicePipe::Wait { barrier, slot, rounds } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 let b = self.build;
@@ -110,6 +118,39 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         self.build.end();
         self.build = outer;
         outer.at(else_block).end();
+        Ok(())
+    }
+
+    fn copy_box(
+        &mut self,
+        map: MapId,
+        at: &[(FragId, u32)],
+        (dest, offset): (&Place, Address),
+        barrier: Value<'c, 'm>,
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let b = self.build;
+        let to = self.region(dest)?;
+        let axes = self.kernel.maps.get(map).map(|map| map.axes.len());
+        let Some(&address) = self.maps.get(map).filter(|_| axes == Some(at.len())) else {
+            return refuse(format!("a box of {map}, which is no map of so many axes"));
+        };
+        if to.space != Space::Shared {
+            return refuse("a box goes to shared memory");
+        }
+        b.effect(&mnemonic::before_copies(), &[]);
+        let mut operands = vec![self.address_of(&to, offset)?, address];
+        for &(frag, element) in at {
+            operands.push(self.element(frag, element)?);
+        }
+        operands.push(barrier);
+        if let Some(evict) = evict {
+            match self.policies.get(evict) {
+                Some(policy) => operands.push(policy),
+                None => return refuse("the cache policy was not made at the entry"),
+            }
+        }
+        b.effect(&mnemonic::copy_box(at.len(), evict.is_some()), &operands);
         Ok(())
     }
 

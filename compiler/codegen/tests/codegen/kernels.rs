@@ -41,6 +41,7 @@ impl KernelBuilder {
                 frags: IndexVec::new(),
                 slots: IndexVec::new(),
                 roles: IndexVec::new(),
+                maps: Default::default(),
                 barriers: IndexVec::new(),
                 body: Vec::new(),
                 shared_bytes: 0,

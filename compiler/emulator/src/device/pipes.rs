@@ -21,7 +21,7 @@ pub(super) struct Post<'k> {
 
 impl<'k> Machine<'k> {
     /// The post and the place at the table of a machine that runs a role.
-    fn post(&self) -> (Post<'k>, &'k Seat<'k>) {
+    pub(super) fn post(&self) -> (Post<'k>, &'k Seat<'k>) {
         match (self.post, self.member.seat()) {
             (Some(post), Some(seat)) => (post, seat),
             (_, _) => unreachable!("barriers stand in roles, and roles take turns"),
@@ -29,7 +29,7 @@ impl<'k> Machine<'k> {
     }
 
     /// An integer that all threads agree on.
-    fn agreed(&self, (frag, element): (FragId, u32), loc: LocId) -> Result<i64, EmuError> {
+    pub(super) fn agreed(&self, (frag, element): (FragId, u32), loc: LocId) -> Result<i64, EmuError> {
         let code = self.code(frag, element, 0, loc)?;
         for t in 1..self.threads {
             if self.code(frag, element, t, loc)? != code {
@@ -60,8 +60,8 @@ impl<'k> Machine<'k> {
         self.uniform_only("a barrier", loc)?;
         let span = self.span(loc);
         match pipe {
-            // Barriers are made anew for each region.
-            DevicePipe::Init => Ok(()),
+            // Barriers are made anew for each region, and what ended before is there for all ways of reading.
+            DevicePipe::Init | DevicePipe::Fence => Ok(()),
             DevicePipe::Wait { barrier, slot, rounds } => {
                 let (Post { role, pipes }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
@@ -89,6 +89,16 @@ impl<'k> Machine<'k> {
                 for piece in pieces {
                     self.copy_bulk(source, dest, piece, place, loc)?;
                 }
+                seat.pass(span)
+            }
+            DevicePipe::Box { map, at, dest, offset, barrier, slot, evict: _ } => {
+                let (_, seat) = self.post();
+                let place = self.slot_of(*barrier, *slot, loc)?;
+                let at = at
+                    .iter()
+                    .map(|&start| self.agreed(start, loc))
+                    .collect::<Result<Vec<i64>, EmuError>>()?;
+                self.copy_box(*map, &at, (dest, *offset), place, loc)?;
                 seat.pass(span)
             }
         }

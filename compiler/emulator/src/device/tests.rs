@@ -37,6 +37,7 @@ impl Device {
             slots: Default::default(),
             roles: Default::default(),
             barriers: Default::default(),
+            maps: Default::default(),
             body: Vec::new(),
             shared_bytes,
             locs: Default::default(),

@@ -196,6 +196,49 @@ impl Machine<'_> {
         Ok(tile)
     }
 
+    /// The offsets of a box: positions outside of their axes are absent.
+    pub(super) fn resolve_box(&self, access: &TileAccess) -> Tile {
+        let mut tile = Tile { base: 0, axes: Vec::new() };
+        let mut is_outside = false;
+        let mut view_axes = access.axes.iter();
+        for index in &access.index {
+            let axis = match index {
+                AxisIndex::New => None,
+                AxisIndex::At(_)
+                | AxisIndex::Range { .. }
+                | AxisIndex::Gather(_)
+                | AxisIndex::Along(_) => view_axes.next(),
+            };
+            let Some(axis) = axis else {
+                tile.axes.push(TileAxis::Even { first: 0, step: 0, len: 1 });
+                continue;
+            };
+            let extent = self.extent(axis);
+            let place =
+                |position: i64| (0..extent).contains(&position).then(|| offset(axis, position));
+            match index {
+                AxisIndex::At(position) => match place(self.int(*position)) {
+                    Some(offset) => tile.base += offset,
+                    None => is_outside = true,
+                },
+                AxisIndex::Range { start, len, until: _ } => {
+                    let start = self.int(*start);
+                    let offsets = (0..i64::from(*len)).map(|i| place(start.saturating_add(i)));
+                    tile.axes.push(TileAxis::Table(offsets.collect()));
+                }
+                AxisIndex::Gather(_) | AxisIndex::Along(_) | AxisIndex::New => {
+                    unreachable!("boxes have no index tiles")
+                }
+            }
+        }
+        if is_outside {
+            for axis in &mut tile.axes {
+                *axis = TileAxis::Table(vec![None; axis.len()]);
+            }
+        }
+        tile
+    }
+
     fn extent(&self, axis: &ViewAxis) -> i64 {
         match axis.extent {
             Extent::Const(c) => i64::from(c),

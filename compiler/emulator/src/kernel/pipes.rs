@@ -1,7 +1,7 @@
 //! Barriers of roles at kernel level.
 
 use kernel_dsl::source::Span;
-use kernel_ir::kernel::{BarrierId, PipeOp, RoleId, Storage, TileAccess, ValueId};
+use kernel_ir::kernel::{BarrierId, CopyWay, PipeOp, RoleId, Storage, TileAccess, ValueId};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
@@ -68,9 +68,9 @@ impl<'k> Machine<'k> {
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
                 seat.pass(span)
             }
-            PipeOp::Copy { source, dest, barrier, at, evict: _ } => {
+            PipeOp::Copy { source, dest, barrier, at, evict: _, way } => {
                 let (place, _) = self.slot_and_round(*barrier, *at, span)?;
-                self.copy_bulk(source, dest, place)?;
+                self.copy_bulk(source, dest, place, *way)?;
                 seat.pass(span)
             }
         }
@@ -81,10 +81,15 @@ impl<'k> Machine<'k> {
         source: &TileAccess,
         dest: &TileAccess,
         place: Place,
+        way: CopyWay,
     ) -> Result<(), EmuError> {
         let (Post { pipes, .. }, _) = self.post();
         let Storage::Buffer(param) = source.storage else { return Ok(()) };
-        let (from, to) = (self.resolve(source, "copied")?, self.resolve(dest, "copied")?);
+        let from = match way {
+            CopyWay::Bulk => self.resolve(source, "copied")?,
+            CopyWay::Tensor => self.resolve_box(source),
+        };
+        let to = self.resolve(dest, "copied")?;
         let dtype = self.kernel.dtype_of(dest.storage);
         let len = from.shape().iter().map(|&e| e as usize).product();
         let mut elements = Elements::splat(dtype, 0, len);

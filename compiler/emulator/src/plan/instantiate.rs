@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use kernel_abi::plan::{
-    ContractSpec, ExtentSpec, KernelKey, ParamSpec, ScaledBy, Signature, UpperBound,
+    ContractSpec, ExtentSpec, KernelKey, MapAxisSpec, ParamSpec, ScaledBy, Signature,
+    TensorMapSpec, UpperBound,
 };
 use kernel_dsl::diag::Diagnostic;
 use kernel_dsl::diag::render::{self, Look};
 use kernel_dsl::source::SourceMap;
-use kernel_ir::kernel::{ContractBound, Extent, Kernel};
+use kernel_ir::kernel::{ContractBound, Extent, Kernel, MapAxis, SmemSwizzle, tensor_maps};
 use kernel_ir::pipeline::{self, Front};
 use kernel_ir::sema::{Bindings, ConstType, ConstValue, KernelTemplate};
 use kernel_ir::target::Target;
@@ -141,5 +142,36 @@ pub fn signature(kernel: &Kernel) -> Signature {
             except: contract.distinct.and_then(|d| d.except),
         }),
     });
-    Signature { params: params.collect(), starts_early: kernel.launch.pdl.is_consumer() }
+    Signature {
+        params: params.collect(),
+        starts_early: kernel.launch.pdl.is_consumer(),
+        maps: maps(kernel),
+    }
+}
+
+/// What a launch has to know of the tensor maps of a kernel.
+fn maps(kernel: &Kernel) -> Vec<TensorMapSpec> {
+    let name = |id| kernel.params[id].name.clone();
+    let axis = |axis: &MapAxis| MapAxisSpec {
+        extent: match axis.extent {
+            Extent::Const(extent) => ExtentSpec::Const(u64::from(extent)),
+            Extent::Scalar(id) => ExtentSpec::Scalar(name(id)),
+        },
+        stride: axis.stride,
+        length: axis.length,
+    };
+    let line = |swizzle| match swizzle {
+        SmemSwizzle::None => 0,
+        SmemSwizzle::B32 => 32,
+        SmemSwizzle::B64 => 64,
+        SmemSwizzle::B128 => 128,
+    };
+    tensor_maps(kernel)
+        .iter()
+        .map(|map| TensorMapSpec {
+            param: name(map.param),
+            axes: map.axes.iter().map(axis).collect(),
+            line: line(map.swizzle),
+        })
+        .collect()
 }

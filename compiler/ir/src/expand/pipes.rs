@@ -8,7 +8,7 @@ use super::linear::{Linear, Reg, power_of_two};
 use super::vectors::{Cell, VECTOR_BYTES};
 use crate::device::{DeviceOp, DevicePipe, Piece};
 use crate::distribution::{AxisMap, Distribution};
-use crate::kernel::{BarrierId, Evict, PipeOp, TileAccess, ValueId};
+use crate::kernel::{BarrierId, CopyWay, Evict, PipeOp, TileAccess, ValueId};
 use crate::ops::BinaryOp;
 
 /// Runs of one copy, at most.
@@ -46,8 +46,11 @@ impl Expander<'_> {
                 let (slot, _) = self.slot_and_round(*barrier, *at);
                 DevicePipe::Arrive { barrier: *barrier, slot }
             }
-            PipeOp::Copy { source, dest, barrier, at, evict } => {
-                return self.copy_bulk(source, dest, *barrier, *at, *evict);
+            PipeOp::Copy { source, dest, barrier, at, evict, way } => {
+                return match way {
+                    CopyWay::Bulk => self.copy_bulk(source, dest, *barrier, *at, *evict),
+                    CopyWay::Tensor => self.copy_box(source, dest, *barrier, *at, *evict),
+                };
             }
         };
         self.b.emit(DeviceOp::Pipe(pipe));
@@ -55,7 +58,7 @@ impl Expander<'_> {
     }
 
     /// The register with the slot of an index, and its round.
-    fn slot_and_round(&mut self, barrier: BarrierId, at: ValueId) -> (Reg, Linear) {
+    pub(super) fn slot_and_round(&mut self, barrier: BarrierId, at: ValueId) -> (Reg, Linear) {
         let slots = Linear::constant(self.kernel.barriers[barrier].slots.into());
         let at = self.integer(at);
         let slot = self.b.int_binary(BinaryOp::Rem, &at, &slots, DType::I32);

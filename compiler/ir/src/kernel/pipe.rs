@@ -57,7 +57,8 @@ pub enum PipeOp {
         /// Index.
         at: ValueId,
     },
-    /// `copy.bulk`: one thread starts a copy from a buffer to shared memory whose bytes count at the barrier.
+    /// `copy.bulk`, `copy.tma`: one thread starts a copy from a buffer to shared memory whose bytes count at the
+    /// barrier.
     Copy {
         /// Where from, a buffer.
         source: TileAccess,
@@ -69,7 +70,18 @@ pub enum PipeOp {
         at: ValueId,
         /// `evict first|last`.
         evict: Option<Evict>,
+        /// By which instructions.
+        way: CopyWay,
     },
+}
+
+/// How a copy that a barrier counts is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyWay {
+    /// Runs that lie together on both sides.
+    Bulk,
+    /// One box of a tensor map; positions outside of the buffer arrive as zeros.
+    Tensor,
 }
 
 impl PipeOp {

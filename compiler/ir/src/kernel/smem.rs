@@ -2,6 +2,7 @@
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
+use serde::{Deserialize, Serialize};
 
 use super::{AxisIndex, Kernel, ParamId, SmemId, TileAccess, ValueId};
 
@@ -49,7 +50,7 @@ impl Smem {
 
 /// How a tile in shared memory is permuted: within lines of 128 bytes the 16-byte piece number gets the low
 /// bits of the line number as an exclusive or. In the words of layouts, on bytes: `swizzle(bits, 4, 3)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SmemSwizzle {
     /// Row-major.
     None,

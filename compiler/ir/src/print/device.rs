@@ -6,7 +6,7 @@ use crate::device::{
     MatrixLoad, OpRole, Piece, Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
-use crate::kernel::BarrierId;
+use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap};
 
 /// Tables up to this length are printed in full.
 const SHOWN_TABLE: usize = 16;
@@ -24,6 +24,9 @@ pub(super) fn print(text: &mut String, device: &DeviceKernel) {
     line!(text, 1, "shared {} bytes", device.shared_bytes);
     for (id, declared) in device.params.iter_enumerated() {
         line!(text, 1, "{}", param(id, declared, &device.params));
+    }
+    for (id, declared) in device.maps.iter_enumerated() {
+        line!(text, 1, "{}", map(device, id, declared));
     }
     for (id, slot) in device.slots.iter_enumerated() {
         line!(text, 1, "slot {id} {}: {} x {}", slot.name, slot.dtype, slot.len);
@@ -220,12 +223,27 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
     }
 }
 
+/// `map m0: W, 64 of 256 step 1, 8 of 32 step 256, swizzle b128`
+fn map(device: &DeviceKernel, id: MapId, map: &TensorMap) -> String {
+    let axis = |MapAxis { extent, stride, length }: &MapAxis| {
+        let extent = match extent {
+            Extent::Const(extent) => extent.to_string(),
+            Extent::Scalar(param) => device.params[*param].name.clone(),
+        };
+        format!(", {length} of {extent} step {stride}")
+    };
+    let axes: String = map.axes.iter().map(axis).collect();
+    let swizzle = map.swizzle.name().map(|name| format!(", swizzle {name}")).unwrap_or_default();
+    format!("map {id}: {}{axes}{swizzle}", device.params[map.param].name)
+}
+
 fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
     let at = |barrier: BarrierId, (frag, i): (FragId, u32)| {
         format!("{}@{frag}[{i}]", device.barriers[barrier].barrier.name)
     };
     match pipe {
         DevicePipe::Init => "make the barriers of roles".to_owned(),
+        DevicePipe::Fence => "fence for asynchronous reads of buffers".to_owned(),
         DevicePipe::Wait { barrier, slot, rounds: (frag, i) } => {
             format!("wait {} for rounds {frag}[{i}]", at(*barrier, *slot))
         }
@@ -234,6 +252,17 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             format!("announce {bytes} bytes at {}", at(*barrier, *slot))
         }
         DevicePipe::Arrive { barrier, slot } => format!("arrive at {}", at(*barrier, *slot)),
+        DevicePipe::Box { map, at: starts, dest, offset, barrier, slot, evict: policy } => {
+            let starts: Vec<String> =
+                starts.iter().map(|(frag, i)| format!("{frag}[{i}]")).collect();
+            let Address { offset, constant } = *offset;
+            let len = u32::try_from(device.maps[*map].elements()).unwrap_or(u32::MAX);
+            let to = Vector { first: 0, len, offset, constant, predicate: None };
+            let to = places(device, dest, &[to]);
+            let policy = evict(*policy);
+            let (starts, place) = (starts.join(", "), at(*barrier, *slot));
+            format!("copy.tma {map}[{starts}] -> {to} into {place}{policy}{order}")
+        }
         DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: policy } => {
             let side = |address: fn(&Piece) -> Address| -> Vec<Vector> {
                 let vector = |piece: &Piece| {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis, Start, Stmt,
+    Await, AxisIndex, CopyWay, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis, Start, Stmt,
     StmtKind, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
 };
 
@@ -175,9 +175,13 @@ fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
         }
         PipeOp::Wait { .. } => line!(text, depth, "wait {name}@{at}"),
         PipeOp::Release { .. } => line!(text, depth, "release {name}@{at}"),
-        PipeOp::Copy { source, dest, evict: policy, .. } => {
+        PipeOp::Copy { source, dest, evict: policy, way, .. } => {
             let (from, to) = (place(kernel, source), place(kernel, dest));
-            line!(text, depth, "copy.bulk {from} -> {to} into {name}@{at}{}", evict(*policy));
+            let way = match way {
+                CopyWay::Bulk => "copy.bulk",
+                CopyWay::Tensor => "copy.tma",
+            };
+            line!(text, depth, "{way} {from} -> {to} into {name}@{at}{}", evict(*policy));
         }
     }
 }

@@ -139,6 +139,7 @@ impl<'a> Lower<'a> {
             MoveKind::Store => "store",
             MoveKind::Prefetch => "prefetch.l2",
             MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
+            MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
             MoveKind::Copy => "copy.async",
             MoveKind::Multimem => return Err(Refused),
         };
@@ -149,6 +150,7 @@ impl<'a> Lower<'a> {
             (MoveKind::Load, Some(dest)) => self.load_into(mv, dest, span),
             (MoveKind::Store, Some(dest)) => self.store(mv, dest, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.bulk") => self.copy_bulk(mv, dest, span),
+            (MoveKind::Copy, Some(dest)) if mv.op.is("copy.tma") => self.copy_tma(mv, dest, span),
             (MoveKind::Copy, Some(dest)) => self.copy_async(mv, dest, span),
             (MoveKind::Prefetch, None) => self.prefetch(mv, span),
             (_, _) => Err(self.error(

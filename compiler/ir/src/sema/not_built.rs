@@ -69,9 +69,9 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
 
 fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
     match mv.kind {
-        MoveKind::Copy if mv.op.is("copy.bulk") => return None,
+        MoveKind::Copy if mv.op.is("copy.bulk") || mv.op.is("copy.tma") => return None,
         MoveKind::Copy if !mv.op.is("copy.async") => {
-            return Some((whole, "tensor copies and stores into other CTAs"));
+            return Some((whole, "stores into other CTAs that a barrier counts"));
         }
         MoveKind::Multimem => return Some((whole, "`multimem` operations")),
         MoveKind::Prefetch if mv.op.is("prefetch.tma") => return Some((whole, "`prefetch.tma`")),

@@ -14,7 +14,9 @@ use super::mistakes::copy_dest;
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Memory};
-use crate::kernel::{Barrier, BarrierId, Evict, PipeOp, RoleId, StmtKind, Storage, ValueId};
+use crate::kernel::{
+    Barrier, BarrierId, CopyWay, Evict, PipeOp, RoleId, StmtKind, Storage, TileAccess, ValueId,
+};
 
 /// The most bytes that a round of a barrier can count.
 const MAX_BYTES: u64 = (1 << 20) - 1;
@@ -319,16 +321,7 @@ impl<'a> Lower<'a> {
 
     /// `copy.bulk x[…] -> s@t into p.full@t;`
     pub(super) fn copy_bulk(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
-        if mv.policy.no_allocate {
-            return Err(self.not_built(span, "`no_allocate` of an asynchronous copy"));
-        }
-        let Some(into) = &mv.into else {
-            return Err(self.error(
-                Diagnostic::error(Code::E0154, "a bulk copy that no barrier counts")
-                    .label(span, "nobody could wait for it")
-                    .help("write `into PIPELINE.full@t`"),
-            ));
-        };
+        let into = self.counted(mv, span)?;
         let source = self.slice(&mv.source, mv.source.span);
         let target = self.slice(dest, dest.span);
         let (source, target) = (source?, target?);
@@ -346,6 +339,38 @@ impl<'a> Lower<'a> {
         }
         self.whole_pieces(&target, dest.span)?;
         self.same_elements(&source, &target, mv.source.span, dest.span)?;
+        match (source.access, target.access) {
+            (Some(source), Some(dest)) => {
+                self.start_copy(mv, into, source, dest, CopyWay::Bulk, span)
+            }
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// The barrier that counts a copy.
+    pub(super) fn counted(&mut self, mv: &'a Move, span: Span) -> Outcome<&'a Expr> {
+        if mv.policy.no_allocate {
+            return Err(self.not_built(span, "`no_allocate` of an asynchronous copy"));
+        }
+        mv.into.as_ref().ok_or_else(|| {
+            self.error(
+                Diagnostic::error(Code::E0154, "a copy that no barrier counts")
+                    .label(span, "nobody could wait for it")
+                    .help("write `into PIPELINE.full@t`"),
+            )
+        })
+    }
+
+    /// Starts a copy into a barrier.
+    pub(super) fn start_copy(
+        &mut self,
+        mv: &'a Move,
+        into: &'a Expr,
+        source: TileAccess,
+        dest: TileAccess,
+        way: CopyWay,
+        span: Span,
+    ) -> Outcome<()> {
         let (barrier, _, at) = self.full_or_empty(into)?;
         self.takes_part(barrier, true, span)?;
         if self.kernel.barriers[barrier].bytes == 0 {
@@ -359,12 +384,7 @@ impl<'a> Lower<'a> {
             ast::Evict::First => Evict::First,
             ast::Evict::Last => Evict::Last,
         });
-        match (source.access, target.access) {
-            (Some(source), Some(dest)) => {
-                let op = PipeOp::Copy { source, dest, barrier, at, evict };
-                self.emit(StmtKind::Pipe(op), span)
-            }
-            (_, _) => Ok(()),
-        }
+        let op = PipeOp::Copy { source, dest, barrier, at, evict, way };
+        self.emit(StmtKind::Pipe(op), span)
     }
 }

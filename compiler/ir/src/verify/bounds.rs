@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, Extent, Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, TileAccess,
+    AxisIndex, CopyWay, Extent, Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, TileAccess,
     ValueId, Warpgroup, Word,
 };
 
@@ -55,8 +55,10 @@ impl Walk<'_> {
                 self.known.define(results, op, &self.facts);
             }
             StmtKind::Store { access, .. } => self.access(access),
+            // What of a box lies outside arrives as zeros.
+            StmtKind::Pipe(PipeOp::Copy { dest, way: CopyWay::Tensor, .. }) => self.access(dest),
             StmtKind::CopyAsync { source, dest, .. }
-            | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => {
+            | StmtKind::Pipe(PipeOp::Copy { source, dest, way: CopyWay::Bulk, .. }) => {
                 self.access(source);
                 self.access(dest);
             }

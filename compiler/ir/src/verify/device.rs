@@ -183,6 +183,12 @@ impl Structure<'_> {
                 for (frag, index) in used {
                     self.element(loc, frag, index);
                 }
+                if let DevicePipe::Box { map, at, .. } = pipe {
+                    let axes = self.kernel.maps.get(*map).map(|map| map.axes.len());
+                    if axes != Some(at.len()) {
+                        self.fault(loc, format!("a box of {map} with {} places", at.len()));
+                    }
+                }
             }
             DeviceOp::Assert { cond, .. } => self.element(loc, *cond, 0),
             DeviceOp::Printf { args, .. } => {
@@ -432,6 +438,14 @@ impl Order<'_> {
                 let p = &self.kernel.params[*param];
                 if !p.settled && !p.access.may_read_before_wait() {
                     self.require(Code::E0107, *param, stmt.loc, at);
+                }
+                at
+            }
+            DeviceOp::Pipe(DevicePipe::Box { map, .. }) => {
+                let param = self.kernel.maps[*map].param;
+                let p = &self.kernel.params[param];
+                if !p.settled && !p.access.may_read_before_wait() {
+                    self.require(Code::E0107, param, stmt.loc, at);
                 }
                 at
             }

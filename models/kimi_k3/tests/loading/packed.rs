@@ -101,7 +101,7 @@ fn model() -> (CheckedPlan, Weights) {
     };
     let params = vec![param("a", Some(turned())), param("plain", None), param("b", Some(turned()))];
     let key = KernelKey { file: "k.tile".into(), kernel: "k".into(), bindings: BTreeMap::new() };
-    let signature = Signature { params, starts_early: false };
+    let signature = Signature { params, starts_early: false, maps: Vec::new() };
     (plan.finish().check([(key, signature)].into()).unwrap(), weights)
 }
 

@@ -268,6 +268,9 @@ fn check_signature(signature: &Signature) -> Result<(), String> {
         let found = signature.param(name).filter(|param| param.access == Access::Scalar);
         found.map(|_| ()).ok_or_else(|| format!("there is no scalar parameter `{name}`"))
     };
+    for map in &signature.maps {
+        map.check(signature)?;
+    }
     for (index, param) in signature.params.iter().enumerate() {
         if signature.params[..index].iter().any(|earlier| earlier.name == param.name) {
             return Err(format!("parameter `{}` is there twice", param.name));

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::TensorMapSpec;
 use crate::stored::StoredLayout;
 use crate::{Access, DType};
 
@@ -13,6 +14,9 @@ pub struct Signature {
     pub params: Vec<ParamSpec>,
     /// The kernel may start before its predecessor has ended (`pdl: consumer` or `both`).
     pub starts_early: bool,
+    /// Tensor maps, which a launch passes behind the parameters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<TensorMapSpec>,
 }
 
 impl Signature {

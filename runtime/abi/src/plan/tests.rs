@@ -44,7 +44,7 @@ fn signatures() -> BTreeMap<KernelKey, Signature> {
         },
         ParamSpec { dtype: DType::I32, ..param("rows", Scalar, &[]) },
     ];
-    let signature = |params| Signature { params, starts_early: true };
+    let signature = |params| Signature { params, starts_early: true, maps: Vec::new() };
     [(key("scale"), signature(scale)), (key("pick"), signature(pick))].into()
 }
 

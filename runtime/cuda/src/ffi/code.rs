@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 
-use super::{ContextHandle, DriverError, Result, StreamHandle, check, dropped};
+use super::{ContextHandle, DriverError, Result, StreamHandle, TensorMap, check, dropped};
+use crate::launch::Arguments;
 
 /// Loaded machine code.
 #[derive(Debug)]
@@ -189,12 +190,22 @@ impl FunctionHandle {
 
     /// Starts the kernel, or writes its start down where the stream captures. What the cells point to on the device
     /// is checked by `launch.rs` against the layout that the compiler wrote.
-    pub(crate) fn start(&self, stream: &StreamHandle, start: &Start, cells: &[u64]) -> Result<()> {
-        let fits = cells.len() == self.parameters.len() && self.parameters.iter().all(|&s| s <= 8);
-        assert!(fits, "cells of {} parameters for {:?}", cells.len(), self.parameters);
+    pub(crate) fn start(
+        &self,
+        stream: &StreamHandle,
+        start: &Start,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        let Arguments { cells, maps } = arguments;
+        let of_cells = self.parameters.iter().take(cells.len()).all(|&s| s <= 8);
+        let of_maps = self.parameters.iter().skip(cells.len()).all(|&s| s <= TensorMap::BYTES);
+        let fits = cells.len() + maps.len() == self.parameters.len() && of_cells && of_maps;
+        let (scalars, maps_given) = (cells.len(), maps.len());
+        assert!(fits, "{scalars} cells and {maps_given} maps for {:?}", self.parameters);
         self.module.context.bind()?;
         let mut pointers: Vec<*mut c_void> =
             cells.iter().map(|cell| ptr::from_ref(cell).cast_mut().cast()).collect();
+        pointers.extend(maps.iter().map(TensorMap::pointer));
         let mut attributes = Vec::with_capacity(2);
         let attribute = |id, value| cu::CUlaunchAttribute { id, pad: [0; 4], value };
         if start.early {
@@ -224,8 +235,8 @@ impl FunctionHandle {
             numAttrs: attributes.len() as c_uint,
         };
         let arguments = pointers.as_mut_ptr();
-        // SAFETY: there is a pointer to eight readable bytes for each parameter, none of which has more; the driver
-        // copies them before it returns. Attributes, function and stream are alive for the call.
+        // SAFETY: there is a pointer to eight readable bytes for each parameter, none of which has more, and to 128 for
+        // each map; the driver copies them before it returns. Attributes, function and stream are alive for the call.
         call!(cuLaunchKernelEx(&config, self.raw, arguments, ptr::null_mut()))
     }
 }

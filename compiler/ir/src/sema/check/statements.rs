@@ -9,7 +9,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::{Checker, Known, Use};
 use crate::sema::mistakes::{copy_dest, not_assignable, printf_mistake, settle_of, smem_assigned};
-use crate::sema::{not_built, smem, warpgroup};
+use crate::sema::{not_built, smem, tensor, warpgroup};
 
 impl<'a> Checker<'a, '_> {
     pub(super) fn block(&mut self, block: &'a Block) {
@@ -211,6 +211,7 @@ impl<'a> Checker<'a, '_> {
             MoveKind::Store => "store",
             MoveKind::Prefetch => "prefetch.l2",
             MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
+            MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
             MoveKind::Copy => "copy.async",
             MoveKind::Multimem => return,
         };
@@ -252,13 +253,30 @@ impl<'a> Checker<'a, '_> {
             }
             MoveKind::Copy => {
                 mv.into.iter().for_each(|into| self.index_of(into));
-                self.buffer(&mv.source);
+                if mv.op.is("copy.tma") {
+                    self.boxed(&mv.source);
+                } else {
+                    self.buffer(&mv.source);
+                }
                 match &mv.dest {
                     Some(dest) => self.shared_dest(dest),
                     None => self.no_dest(stmt, "copy.async x -> s;"),
                 }
             }
             MoveKind::Multimem => {}
+        }
+    }
+
+    /// `x.tile(a, b)[i, j]`, or a slice.
+    fn boxed(&mut self, e: &'a Expr) {
+        let Some(tiling) = tensor::tiling(e) else {
+            self.buffer(e);
+            return;
+        };
+        tiling.lengths.iter().for_each(|length| self.value(&length.value));
+        self.indices(tiling.indices);
+        if self.lookup(&tiling.name.text).is_none() {
+            self.unknown(&tiling.name.text, tiling.name.span, &[]);
         }
     }
 

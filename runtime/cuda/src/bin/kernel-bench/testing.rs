@@ -23,7 +23,7 @@ fn artefact(name: &str, kernel: &str, params: Vec<ParamSpec>) -> Artefact {
         target: "sm_90a".to_owned(),
         bindings: BTreeMap::from([("M".to_owned(), 1)]),
         named: BTreeSet::new(),
-        signature: Signature { params, starts_early: true },
+        signature: Signature { params, starts_early: true, maps: Vec::new() },
         launch: LaunchSpec {
             grid: [16, 1, 1],
             cluster: [1; 3],

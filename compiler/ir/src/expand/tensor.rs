@@ -1,0 +1,82 @@
+//! Tensor copies: one instruction for a box, which names its place.
+
+use kernel_abi::{Access, DType};
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::Expander;
+use super::linear::power_of_two;
+use crate::device::{DeviceOp, DevicePipe};
+use crate::distribution::{AxisMap, Distribution};
+use crate::index::Id;
+use crate::kernel::{
+    AxisIndex, BOX_ALIGN, BarrierId, Evict, Kernel, MapId, PipeOp, SmemSwizzle, TensorBox,
+    TileAccess, ValueId, each_pipe_op, tensor_box, tensor_maps,
+};
+
+/// Whether copies that barriers count read what earlier kernels have written.
+fn reads_written(kernel: &Kernel) -> bool {
+    let mut found = false;
+    each_pipe_op(&kernel.body, &mut |op, _| {
+        if let PipeOp::Copy { source, .. } = op {
+            let param = source.storage.param().map(|param| kernel.params[param].access);
+            found |= param.is_some_and(|access| access != Access::Static);
+        }
+    });
+    found
+}
+
+impl Expander<'_> {
+    /// Behind a wait for earlier kernels: what they have written comes ahead of what copies read.
+    pub(super) fn order_reads(&mut self) {
+        if reads_written(self.kernel) {
+            self.b.emit(DeviceOp::Pipe(DevicePipe::Fence));
+        }
+    }
+
+    pub(super) fn copy_box(
+        &mut self,
+        source: &TileAccess,
+        dest: &TileAccess,
+        barrier: BarrierId,
+        at: ValueId,
+        evict: Option<Evict>,
+    ) -> Result<(), Diagnostic> {
+        let TensorBox { map, at: starts } = tensor_box(self.kernel, source, dest)?;
+        let known = tensor_maps(self.kernel).iter().position(|known| *known == map);
+        let map_id = MapId::new(known.expect("every box of the kernel has its map"));
+        let (slot, _) = self.slot_and_round(barrier, at);
+        let starts = starts.into_iter().map(|start| {
+            let form = self.integer(start);
+            self.b.materialize(&form, DType::I32)
+        });
+        let at = starts.collect();
+        // The first element of the box alone says where it lies.
+        let mut first = dest.clone();
+        for index in &mut first.index {
+            if let AxisIndex::Range { len, .. } = index {
+                *len = 1;
+            }
+        }
+        let axes = self.extents(&first).into_iter().map(AxisMap::local).collect();
+        let mut cells = self.cells(&first, &Distribution { warps: 1, axes })?;
+        let mut cell = cells.remove(0);
+        cell.swizzle = None;
+        let align = match map.swizzle {
+            SmemSwizzle::None => BOX_ALIGN,
+            SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => map.swizzle.period(),
+        };
+        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
+        let multiple = power_of_two(self.b.multiple(&cell.offset));
+        if multiple.saturating_mul(bits) < u64::from(align) * 8 {
+            return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
+                .label(dest.span, format!("not provably at a multiple of {align} bytes"))
+                .secondary(source.span, "what is copied")
+                .help("take whole slots, or give the tile an axis for its parts: `s[i, :, :]`"));
+        }
+        let (place, offsets) = self.place(dest.storage);
+        let offset = self.b.address(&cell, offsets);
+        let (dest, map) = (place, map_id);
+        self.b.emit(DeviceOp::Pipe(DevicePipe::Box { map, at, dest, offset, barrier, slot, evict }));
+        Ok(())
+    }
+}
