@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::IndexVec;
 use crate::kernel::{
-    Barrier, BarrierId, CachePolicy, ClusterAxis, Evict, Launch, Literal, MapId, Param, ParamId, Role,
-    RoleId, TensorMap,
+    Barrier, BarrierId, CachePolicy, ClusterAxis, Evict, Launch, Literal, MapId, Param, ParamId,
+    Role, RoleId, TensorMap,
 };
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;

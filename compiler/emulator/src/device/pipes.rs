@@ -29,7 +29,11 @@ impl<'k> Machine<'k> {
     }
 
     /// An integer that all threads agree on.
-    pub(super) fn agreed(&self, (frag, element): (FragId, u32), loc: LocId) -> Result<i64, EmuError> {
+    pub(super) fn agreed(
+        &self,
+        (frag, element): (FragId, u32),
+        loc: LocId,
+    ) -> Result<i64, EmuError> {
         let code = self.code(frag, element, 0, loc)?;
         for t in 1..self.threads {
             if self.code(frag, element, t, loc)? != code {

@@ -36,8 +36,8 @@ impl Machine<'_> {
             Some(register) => self.agreed(register, loc)?,
             None => 0,
         };
-        let first = i64::from(*base)
-            + (run + offset.constant) * i64::from(dtype.bytes().unwrap_or(1));
+        let first =
+            i64::from(*base) + (run + offset.constant) * i64::from(dtype.bytes().unwrap_or(1));
         let line = match map.swizzle {
             SmemSwizzle::None => None,
             SmemSwizzle::B32 => Some(32),
@@ -45,9 +45,13 @@ impl Machine<'_> {
             SmemSwizzle::B128 => Some(128),
         };
         let align = i64::from(map.swizzle.period().max(128));
+        let row = at[0] * i64::from(dtype.bytes().unwrap_or(1));
         let mut bytes = vec![0; numeric::bytes_of(*dtype, elements.len())];
-        if !bytes.len().is_multiple_of(PIECE) || first % align != 0 {
-            let message = format!("a box of {} bytes to byte {first}", bytes.len());
+        if !bytes.len().is_multiple_of(PIECE) || first % align != 0 || row % 16 != 0 {
+            let message = format!(
+                "a box of {} bytes from byte {row} of its rows to byte {first}",
+                bytes.len()
+            );
             return Err(EmuError::new(ErrorKind::Misaligned, span, message));
         }
         for i in 0..elements.len() {

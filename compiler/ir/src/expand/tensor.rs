@@ -13,6 +13,9 @@ use crate::kernel::{
     TileAccess, ValueId, each_pipe_op, tensor_box, tensor_maps,
 };
 
+/// Along the contiguous axis of its buffer a box begins at a multiple of so many bytes.
+const ROW_ALIGN: u64 = 16;
+
 /// Whether copies that barriers count read what earlier kernels have written.
 fn reads_written(kernel: &Kernel) -> bool {
     let mut found = false;
@@ -45,6 +48,20 @@ impl Expander<'_> {
         let known = tensor_maps(self.kernel).iter().position(|known| *known == map);
         let map_id = MapId::new(known.expect("every box of the kernel has its map"));
         let (slot, _) = self.slot_and_round(barrier, at);
+        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
+        let row = self.integer(starts[0]);
+        if power_of_two(self.b.multiple(&row)).saturating_mul(bits) < ROW_ALIGN * 8 {
+            return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
+                .label(
+                    source.span,
+                    format!("its rows do not provably begin at multiples of {ROW_ALIGN} bytes"),
+                )
+                .secondary(dest.span, "where it goes")
+                .note("the hardware stops the launch at other places along the contiguous axis")
+                .help(
+                    "take boxes by their number, `x.tile(…)[i, j]`, or starts that are multiples",
+                ));
+        }
         let starts = starts.into_iter().map(|start| {
             let form = self.integer(start);
             self.b.materialize(&form, DType::I32)
@@ -65,7 +82,6 @@ impl Expander<'_> {
             SmemSwizzle::None => BOX_ALIGN,
             SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => map.swizzle.period(),
         };
-        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
         let multiple = power_of_two(self.b.multiple(&cell.offset));
         if multiple.saturating_mul(bits) < u64::from(align) * 8 {
             return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
@@ -76,7 +92,15 @@ impl Expander<'_> {
         let (place, offsets) = self.place(dest.storage);
         let offset = self.b.address(&cell, offsets);
         let (dest, map) = (place, map_id);
-        self.b.emit(DeviceOp::Pipe(DevicePipe::Box { map, at, dest, offset, barrier, slot, evict }));
+        self.b.emit(DeviceOp::Pipe(DevicePipe::Box {
+            map,
+            at,
+            dest,
+            offset,
+            barrier,
+            slot,
+            evict,
+        }));
         Ok(())
     }
 }

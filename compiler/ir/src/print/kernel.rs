@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, CopyWay, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis, Start, Stmt,
-    StmtKind, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
+    Await, AxisIndex, CopyWay, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
+    Start, Stmt, StmtKind, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {

@@ -104,11 +104,17 @@ impl<'a> Lower<'a> {
         let (mut shape, mut index) = (Vec::new(), Vec::new());
         for (length, number) in lengths.iter().zip(indices) {
             let len = self.const_extent(&length.value, "the extent of a box", 1, 1 << 20)?;
-            let IndexKind::At(number_of, None) = &number.kind else {
+            let number_of = match &number.kind {
+                IndexKind::At(e, None) if !matches!(e.kind, ExprKind::Range(_)) => Some(e),
+                IndexKind::At(..) | IndexKind::All(_) | IndexKind::NewAxis => None,
+            };
+            let Some(number_of) = number_of else {
                 return Err(self.error(
                     Diagnostic::error(Code::E0222, "a box is one of many, by its number")
                         .label(number.span, "a scalar stands here")
-                        .help("write `x.tile(128, 64)[i, j]`, or a slice: `x[a .. + 128, b .. + 64]`"),
+                        .help(
+                            "write `x.tile(128, 64)[i, j]`, or a slice: `x[a .. + 128, b .. + 64]`",
+                        ),
                 ));
             };
             let at = self.expr(number_of)?;
@@ -124,15 +130,7 @@ impl<'a> Lower<'a> {
         let access =
             exists.then(|| TileAccess { storage, axes: axes.to_vec(), index, span: whole });
         let dtype = self.kernel.dtype_of(storage);
-        Ok(Slice {
-            storage,
-            dtype,
-            shape,
-            access,
-            has_until: false,
-            gathers: false,
-            scale: None,
-        })
+        Ok(Slice { storage, dtype, shape, access, has_until: false, gathers: false, scale: None })
     }
 }
 

@@ -9,8 +9,8 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, CopyWay, Extent, Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, TileAccess,
-    ValueId, Warpgroup, Word,
+    AxisIndex, CopyWay, Extent, Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind,
+    TileAccess, ValueId, Warpgroup, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {

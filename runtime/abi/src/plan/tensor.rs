@@ -45,7 +45,9 @@ impl TensorMapSpec {
     pub fn check(&self, signature: &Signature) -> Result<DType, String> {
         let name = &self.param;
         let found = signature.param(name).filter(|param| param.access != Access::Scalar);
-        let Some(param) = found else { return Err(format!("a map of `{name}`, which is no buffer")) };
+        let Some(param) = found else {
+            return Err(format!("a map of `{name}`, which is no buffer"));
+        };
         let size = u64::from(param.dtype.bytes().unwrap_or(0));
         let wrong = |what: &str| Err(format!("a map of `{name}`: {what}"));
         if size == 0 || param.dtype == DType::Bool {

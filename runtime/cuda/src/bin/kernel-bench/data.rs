@@ -212,7 +212,8 @@ mod tests {
             ..param("rows", Access::Scalar, DType::I32, Vec::new())
         };
         let eps = param("eps", Access::Scalar, DType::F32, Vec::new());
-        let signature = Signature { params: vec![rows, eps], starts_early: false, maps: Vec::new() };
+        let signature =
+            Signature { params: vec![rows, eps], starts_early: false, maps: Vec::new() };
         let found = scalars("k", &signature, &of(&[("eps", 0.5)])).unwrap();
         assert_eq!(found["rows"], Scalar::I32(8));
         assert_eq!(found["eps"], Scalar::F32(0.5));
