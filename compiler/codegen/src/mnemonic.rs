@@ -131,6 +131,23 @@ pub(crate) fn copy_box(axes: usize, policy: bool) -> Asm {
     )
 }
 
+/// Brings a box into L2: map, its place along each of so many axes, policy.
+pub(crate) fn prefetch_box(axes: usize, policy: bool) -> Asm {
+    let places: Vec<String> = (1..=axes).map(|i| format!("${i}")).collect();
+    let mut inputs = vec!["l"];
+    inputs.extend((0..axes).map(|_| "r"));
+    let (mut hint, mut tail) = ("", String::new());
+    if policy {
+        (hint, tail) = (".L2::cache_hint", format!(", ${}", axes + 1));
+        inputs.push("l");
+    }
+    let (name, places) = ("L2.global.tile", places.join(", "));
+    Asm::effect(
+        &format!("cp.async.bulk.prefetch.tensor.{axes}d.{name}{hint} [$0, {{{places}}}]{tail};"),
+        &inputs.join(","),
+    )
+}
+
 /// The place in shared memory of the CTA of a rank that lies where an address lies in the own one.
 pub(crate) fn map_shared() -> Asm {
     Asm {

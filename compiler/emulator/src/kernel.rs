@@ -294,6 +294,7 @@ impl<'k> Machine<'k> {
                     view.inside(param, start as i64, count, access.span).map(|_| ())
                 })
             }
+            PrefetchRange::Box(_) => Ok(()),
             PrefetchRange::Elements { param, start, end } => {
                 let (start, end) = (self.int(*start), self.int(*end));
                 // An empty range touches nothing.

@@ -269,6 +269,15 @@ pub enum DevicePipe {
         /// Eviction priority.
         evict: Option<Evict>,
     },
+    /// The first thread of the role, or of the CTA outside of them, brings a box into L2.
+    Prefetch {
+        /// How it sees the buffer.
+        map: MapId,
+        /// Registers (i32) with the place of the box along each axis of the map.
+        at: Vec<(FragId, u32)>,
+        /// Eviction priority.
+        evict: Option<Evict>,
+    },
 }
 
 impl DevicePipe {
@@ -283,6 +292,7 @@ impl DevicePipe {
             DevicePipe::Announce { barrier: _, slot } | DevicePipe::Arrive { barrier: _, slot } => {
                 see(*slot);
             }
+            DevicePipe::Prefetch { at, .. } => at.iter().copied().for_each(see),
             DevicePipe::Box { slot, at, offset, .. } => {
                 see(*slot);
                 at.iter().copied().chain(offset.offset).for_each(see);

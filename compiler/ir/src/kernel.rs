@@ -35,7 +35,7 @@ pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use role::{MAX_ROLES, Role};
 pub use smem::{Smem, SmemSwizzle, Storage};
-pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, tensor_box, tensor_maps};
+pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, find_map, tensor_box, tensor_maps};
 pub(crate) use walk::defined_in;
 pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom};
 pub use words::{Word, Words};
@@ -746,6 +746,8 @@ pub enum AxisIndex {
 pub enum PrefetchRange {
     /// A rectangular piece.
     Tile(TileAccess),
+    /// A box, by one thread; positions outside of the buffer are none.
+    Box(TileAccess),
     /// Elements `start..end` of a one-dimensional buffer, with run-time bounds.
     Elements {
         /// The buffer.

@@ -57,7 +57,9 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => cache.evict == Some(evict),
         DeviceOp::CopyAsync { evict: used, .. }
         | DeviceOp::Pipe(
-            DevicePipe::Copy { evict: used, .. } | DevicePipe::Box { evict: used, .. },
+            DevicePipe::Copy { evict: used, .. }
+            | DevicePipe::Box { evict: used, .. }
+            | DevicePipe::Prefetch { evict: used, .. },
         ) => *used == Some(evict),
         DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => uses_policy(body, evict),
         DeviceOp::If { then_body, else_body, .. } => {

@@ -17,6 +17,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.build.effect(&mnemonic::before_reads(), &[]);
                 Ok(())
             }
+            DevicePipe::Prefetch { map, at, evict } => {
+                self.by_first_thread(|s| s.prefetch_box(*map, at, *evict))
+            }
             DevicePipe::Box { map, at, dest, offset, barrier, slot, evict } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 self.by_first_thread(|s| s.copy_box(*map, at, (dest, *offset), place, *evict))
@@ -103,14 +106,13 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     /// What the first thread of the role does alone.
     fn by_first_thread(&mut self, run: impl FnOnce(&mut Self) -> Lowered<()>) -> Lowered<()> {
-        let Some(role) = self.role.and_then(|role| self.kernel.roles.get(role)) else {
-            return refuse("a barrier of roles outside of them");
-        };
-        if role.elect {
+        let role = self.role.and_then(|role| self.kernel.roles.get(role));
+        if role.is_some_and(|role| role.elect) {
             return run(self);
         }
         let outer = self.build;
-        let first = outer.int(outer.types.i32, role.first_thread().into());
+        let first = role.map_or(0, kernel_ir::kernel::Role::first_thread);
+        let first = outer.int(outer.types.i32, first.into());
         let is_first = outer.compare_int(CmpiPredicate::Eq, self.thread_index(), first);
         let (then_block, else_block) = outer.choice(is_first);
         self.build = outer.at(then_block);
@@ -119,6 +121,38 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         self.build = outer;
         outer.at(else_block).end();
         Ok(())
+    }
+
+    fn prefetch_box(
+        &mut self,
+        map: MapId,
+        at: &[(FragId, u32)],
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let mut operands = vec![self.map(map, at)?];
+        for &(frag, element) in at {
+            operands.push(self.element(frag, element)?);
+        }
+        operands.extend(self.policy(evict)?);
+        self.build.effect(&mnemonic::prefetch_box(at.len(), evict.is_some()), &operands);
+        Ok(())
+    }
+
+    /// The address of the map of a box.
+    fn map(&self, map: MapId, at: &[(FragId, u32)]) -> Lowered<Value<'c, 'm>> {
+        let axes = self.kernel.maps.get(map).map(|map| map.axes.len());
+        match self.maps.get(map).filter(|_| axes == Some(at.len())) {
+            Some(&address) => Ok(address),
+            None => refuse(format!("a box of {map}, which is no map of so many axes")),
+        }
+    }
+
+    fn policy(&self, evict: Option<Evict>) -> Lowered<Option<Value<'c, 'm>>> {
+        match evict.map(|evict| self.policies.get(evict)) {
+            Some(None) => refuse("the cache policy was not made at the entry"),
+            Some(Some(policy)) => Ok(Some(policy)),
+            None => Ok(None),
+        }
     }
 
     fn copy_box(
@@ -131,10 +165,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     ) -> Lowered<()> {
         let b = self.build;
         let to = self.region(dest)?;
-        let axes = self.kernel.maps.get(map).map(|map| map.axes.len());
-        let Some(&address) = self.maps.get(map).filter(|_| axes == Some(at.len())) else {
-            return refuse(format!("a box of {map}, which is no map of so many axes"));
-        };
+        let address = self.map(map, at)?;
         if to.space != Space::Shared {
             return refuse("a box goes to shared memory");
         }
@@ -144,12 +175,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             operands.push(self.element(frag, element)?);
         }
         operands.push(barrier);
-        if let Some(evict) = evict {
-            match self.policies.get(evict) {
-                Some(policy) => operands.push(policy),
-                None => return refuse("the cache policy was not made at the entry"),
-            }
-        }
+        operands.extend(self.policy(evict)?);
         b.effect(&mnemonic::copy_box(at.len(), evict.is_some()), &operands);
         Ok(())
     }

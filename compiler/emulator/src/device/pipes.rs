@@ -65,7 +65,7 @@ impl<'k> Machine<'k> {
         let span = self.span(loc);
         match pipe {
             // Barriers are made anew for each region, and what ended before is there for all ways of reading.
-            DevicePipe::Init | DevicePipe::Fence => Ok(()),
+            DevicePipe::Init | DevicePipe::Fence | DevicePipe::Prefetch { .. } => Ok(()),
             DevicePipe::Wait { barrier, slot, rounds } => {
                 let (Post { role, pipes }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;

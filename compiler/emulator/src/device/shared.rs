@@ -190,10 +190,10 @@ impl Shared {
         Ok(at)
     }
 
-    /// A bulk copy lands.
+    /// A bulk copy lands; it goes the way of products, which read it without a fence.
     pub(super) fn land(&mut self, at: usize, bytes: &[u8]) {
         for (cell, &byte) in self.cells[at..].iter_mut().zip(bytes) {
-            (cell.byte, cell.written) = (byte, true);
+            (cell.byte, cell.written, cell.fences) = (byte, true, u32::MAX);
         }
     }
 

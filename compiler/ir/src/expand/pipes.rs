@@ -47,6 +47,7 @@ impl Expander<'_> {
                 DevicePipe::Arrive { barrier: *barrier, slot }
             }
             PipeOp::Copy { source, dest, barrier, at, evict, way } => {
+                self.order_early_read(source);
                 return match way {
                     CopyWay::Bulk => self.copy_bulk(source, dest, *barrier, *at, *evict),
                     CopyWay::Tensor => self.copy_box(source, dest, *barrier, *at, *evict),

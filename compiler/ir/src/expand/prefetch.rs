@@ -49,6 +49,7 @@ impl Expander<'_> {
     ) -> Result<(), Diagnostic> {
         match what {
             PrefetchRange::Tile(access) => self.prefetch_tile(access, evict),
+            PrefetchRange::Box(access) => self.prefetch_box(access, evict),
             PrefetchRange::Elements { param, start, end } => {
                 self.prefetch_elements(*param, *start, *end, evict);
                 Ok(())

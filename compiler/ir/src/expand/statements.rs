@@ -51,7 +51,7 @@ impl<'k> Expander<'k> {
             }
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
-                    PrefetchRange::Tile(access) => prefetched(access),
+                    PrefetchRange::Tile(access) | PrefetchRange::Box(access) => prefetched(access),
                     PrefetchRange::Elements { param, .. } => *param,
                 };
                 OpRole::Prefetch { param, order }

@@ -4,13 +4,12 @@ use kernel_abi::{Access, DType};
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::Expander;
-use super::linear::power_of_two;
-use crate::device::{DeviceOp, DevicePipe};
+use super::linear::{Reg, power_of_two};
+use crate::device::{DeviceOp, DevicePipe, WaitOrder};
 use crate::distribution::{AxisMap, Distribution};
-use crate::index::Id;
 use crate::kernel::{
     AxisIndex, BOX_ALIGN, BarrierId, Evict, Kernel, MapId, PipeOp, SmemSwizzle, TensorBox,
-    TileAccess, ValueId, each_pipe_op, tensor_box, tensor_maps,
+    TileAccess, ValueId, each_pipe_op, find_map, tensor_box, tensor_maps,
 };
 
 /// Along the contiguous axis of its buffer a box begins at a multiple of so many bytes.
@@ -36,6 +35,57 @@ impl Expander<'_> {
         }
     }
 
+    /// What a copy reads ahead of the wait, an earlier kernel may have written.
+    pub(super) fn order_early_read(&mut self, source: &TileAccess) {
+        let is_early = matches!(self.order, WaitOrder::Before | WaitOrder::Mixed);
+        let param = source.storage.param().map(|param| self.kernel.params[param].access);
+        if is_early && param.is_some_and(|access| access != Access::Static) {
+            self.b.emit(DeviceOp::Pipe(DevicePipe::Fence));
+        }
+    }
+
+    /// A prefetch of a box, by one thread.
+    pub(super) fn prefetch_box(
+        &mut self,
+        source: &TileAccess,
+        evict: Option<Evict>,
+    ) -> Result<(), Diagnostic> {
+        let found = tensor_box(self.kernel, source, None)?;
+        let (map, at) = self.place_of(source, &found, true)?;
+        self.b.emit(DeviceOp::Pipe(DevicePipe::Prefetch { map, at, evict }));
+        Ok(())
+    }
+
+    /// The map of a box, and registers with its place.
+    fn place_of(
+        &mut self,
+        source: &TileAccess,
+        found: &TensorBox,
+        is_prefetch: bool,
+    ) -> Result<(MapId, Vec<Reg>), Diagnostic> {
+        let map = find_map(&tensor_maps(self.kernel), &found.map, is_prefetch);
+        let map = map.expect("every box of the kernel has its map");
+        let bits = u64::from(self.kernel.dtype_of(source.storage).bits());
+        let row = self.integer(found.at[0]);
+        if power_of_two(self.b.multiple(&row)).saturating_mul(bits) < ROW_ALIGN * 8 {
+            return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
+                .label(
+                    source.span,
+                    format!("its rows do not provably begin at multiples of {ROW_ALIGN} bytes"),
+                )
+                .note("the hardware stops the launch at other places along the contiguous axis")
+                .help(
+                    "take boxes by their number, `x.tile(…)[i, j]`, or starts that are multiples",
+                ));
+        }
+        let mut at = Vec::with_capacity(found.at.len());
+        for &start in &found.at {
+            let form = self.integer(start);
+            at.push(self.b.materialize(&form, DType::I32));
+        }
+        Ok((map, at))
+    }
+
     pub(super) fn copy_box(
         &mut self,
         source: &TileAccess,
@@ -44,29 +94,10 @@ impl Expander<'_> {
         at: ValueId,
         evict: Option<Evict>,
     ) -> Result<(), Diagnostic> {
-        let TensorBox { map, at: starts } = tensor_box(self.kernel, source, dest)?;
-        let known = tensor_maps(self.kernel).iter().position(|known| *known == map);
-        let map_id = MapId::new(known.expect("every box of the kernel has its map"));
+        let found = tensor_box(self.kernel, source, Some(dest))?;
         let (slot, _) = self.slot_and_round(barrier, at);
-        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
-        let row = self.integer(starts[0]);
-        if power_of_two(self.b.multiple(&row)).saturating_mul(bits) < ROW_ALIGN * 8 {
-            return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
-                .label(
-                    source.span,
-                    format!("its rows do not provably begin at multiples of {ROW_ALIGN} bytes"),
-                )
-                .secondary(dest.span, "where it goes")
-                .note("the hardware stops the launch at other places along the contiguous axis")
-                .help(
-                    "take boxes by their number, `x.tile(…)[i, j]`, or starts that are multiples",
-                ));
-        }
-        let starts = starts.into_iter().map(|start| {
-            let form = self.integer(start);
-            self.b.materialize(&form, DType::I32)
-        });
-        let at = starts.collect();
+        let (map_id, at) = self.place_of(source, &found, false)?;
+        let map = found.map;
         // The first element of the box alone says where it lies.
         let mut first = dest.clone();
         for index in &mut first.index {
@@ -82,6 +113,7 @@ impl Expander<'_> {
             SmemSwizzle::None => BOX_ALIGN,
             SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => map.swizzle.period(),
         };
+        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
         let multiple = power_of_two(self.b.multiple(&cell.offset));
         if multiple.saturating_mul(bits) < u64::from(align) * 8 {
             return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")

@@ -12,7 +12,7 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             each_index(access, see);
         }
         StmtKind::Prefetch { what, .. } => match what {
-            PrefetchRange::Tile(access) => each_index(access, see),
+            PrefetchRange::Tile(access) | PrefetchRange::Box(access) => each_index(access, see),
             PrefetchRange::Elements { param: _, start, end } => {
                 see(*start);
                 see(*end);

@@ -296,7 +296,7 @@ impl Walk<'_> {
                 }
                 StmtKind::Prefetch { what, evict: _ } => match what {
                     PrefetchRange::Tile(access) => self.prefetch(access),
-                    PrefetchRange::Elements { .. } => {}
+                    PrefetchRange::Elements { .. } | PrefetchRange::Box(_) => {}
                 },
                 StmtKind::For { body, .. } | StmtKind::Role { body, .. } => self.block(body),
                 StmtKind::If { then_body, else_body, .. } => {

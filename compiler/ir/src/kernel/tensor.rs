@@ -9,8 +9,8 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AxisIndex, CopyWay, Extent, Kernel, MapId, ParamId, PipeOp, SmemSwizzle, Stmt, StmtKind,
-    TileAccess, ValueId, ViewAxis,
+    AxisIndex, CopyWay, Extent, Kernel, MapId, ParamId, PipeOp, PrefetchRange, SmemSwizzle, Stmt,
+    StmtKind, TileAccess, ValueId, ViewAxis,
 };
 use crate::index::IndexVec;
 
@@ -83,25 +83,30 @@ struct BoxAxis {
     is_kept: bool,
 }
 
-/// The box that a copy from `source` to `dest` moves.
+/// The box that a copy from `source` to `dest` moves, or that a prefetch of `source` brings into the cache.
 ///
 /// # Errors
 /// No tensor map describes it: a finding at its place.
 pub fn tensor_box(
     kernel: &Kernel,
     source: &TileAccess,
-    dest: &TileAccess,
+    dest: Option<&TileAccess>,
 ) -> Result<TensorBox, Diagnostic> {
     let refuse = |why: String, help: &str| {
-        Diagnostic::error(Code::E0311, "no tensor copy moves this box")
+        let found = Diagnostic::error(Code::E0311, "no tensor copy moves this box")
             .label(source.span, why)
-            .secondary(dest.span, "where it goes")
-            .help(help)
+            .help(help);
+        match dest {
+            Some(dest) => found.secondary(dest.span, "where it goes"),
+            None => found,
+        }
     };
-    let (Some(param), Some((tile, _))) = (source.storage.param(), dest.storage.tile()) else {
-        return Err(refuse("it goes from a buffer to shared memory".to_owned(), ""));
+    let Some(param) = source.storage.param() else {
+        return Err(refuse("it lies in no buffer".to_owned(), "name a buffer"));
     };
-    let (dtype, tile) = (kernel.params[param].dtype, &kernel.smem[tile]);
+    let tile = dest.and_then(|dest| dest.storage.tile());
+    let swizzle = tile.map_or(SmemSwizzle::None, |(tile, _)| kernel.smem[tile].swizzle);
+    let dtype = kernel.params[param].dtype;
     let size = match dtype {
         DType::F32 | DType::I32 | DType::U32 => 4,
         DType::F16 | DType::Bf16 => 2,
@@ -175,20 +180,20 @@ pub fn tensor_box(
         }
     }
     let row = u64::from(kept[0].axis.length) * size;
-    let line = 16 << tile.swizzle.bits();
+    let line = 16 << swizzle.bits();
     if !row.is_multiple_of(PIECE) {
         return Err(refuse(
             format!("rows of {row} bytes; the rows of a box are multiples of {PIECE}"),
             "take wider boxes",
         ));
     }
-    if tile.swizzle != SmemSwizzle::None && row != line {
+    if swizzle != SmemSwizzle::None && row != line {
         return Err(refuse(
             format!("rows of {row} bytes in a tile whose lines have {line}"),
             "the rows of a box are the lines of the swizzle: 128, 64 or 32 bytes",
         ));
     }
-    if !is_dense(dest) {
+    if let Some(dest) = dest.filter(|dest| !is_dense(dest)) {
         return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
             .label(dest.span, "the elements of a box lie one after the other here")
             .secondary(source.span, "what is copied")
@@ -196,7 +201,7 @@ pub fn tensor_box(
     }
     let at = kept.iter().map(|axis| axis.at).collect();
     let axes = kept.iter().map(|axis| axis.axis).collect();
-    Ok(TensorBox { map: TensorMap { param, axes, swizzle: tile.swizzle }, at })
+    Ok(TensorBox { map: TensorMap { param, axes, swizzle }, at })
 }
 
 /// True where the elements of an access lie one after the other, the last axis fastest.
@@ -216,23 +221,50 @@ fn is_dense(access: &TileAccess) -> bool {
     })
 }
 
-/// The maps of a kernel, each once, in the order of the first copies that use them.
+/// The maps of a kernel, each once, in the order of the first copies that use them. Prefetches take the maps of copies
+/// where they can: how a box lies in shared memory does not matter to them.
 pub fn tensor_maps(kernel: &Kernel) -> IndexVec<MapId, TensorMap> {
     let mut maps = IndexVec::new();
-    collect(kernel, &kernel.body, &mut maps);
+    collect(kernel, &kernel.body, false, &mut maps);
+    collect(kernel, &kernel.body, true, &mut maps);
     maps
 }
 
-fn collect(kernel: &Kernel, stmts: &[Stmt], maps: &mut IndexVec<MapId, TensorMap>) {
+/// The map of a box among those of its kernel.
+pub fn find_map(
+    maps: &IndexVec<MapId, TensorMap>,
+    wanted: &TensorMap,
+    is_prefetch: bool,
+) -> Option<MapId> {
+    let fits = |map: &TensorMap| {
+        let same = map.param == wanted.param && map.axes == wanted.axes;
+        same && (is_prefetch || map.swizzle == wanted.swizzle)
+    };
+    maps.iter_enumerated().find(|(_, map)| fits(map)).map(|(id, _)| id)
+}
+
+fn collect(
+    kernel: &Kernel,
+    stmts: &[Stmt],
+    prefetches: bool,
+    maps: &mut IndexVec<MapId, TensorMap>,
+) {
     for stmt in stmts {
-        if let StmtKind::Pipe(PipeOp::Copy { source, dest, way: CopyWay::Tensor, .. }) = &stmt.kind
+        let ends = match &stmt.kind {
+            StmtKind::Pipe(PipeOp::Copy { source, dest, way: CopyWay::Tensor, .. }) => {
+                Some((source, Some(dest)))
+            }
+            StmtKind::Prefetch { what: PrefetchRange::Box(source), .. } => Some((source, None)),
+            _ => None,
+        };
+        if let Some((source, dest)) = ends.filter(|(_, dest)| dest.is_none() == prefetches)
             && let Ok(TensorBox { map, .. }) = tensor_box(kernel, source, dest)
-            && !maps.iter().any(|known| *known == map)
+            && find_map(maps, &map, prefetches).is_none()
         {
             maps.push(map);
         }
         for body in stmt.kind.bodies() {
-            collect(kernel, body, maps);
+            collect(kernel, body, prefetches, maps);
         }
     }
 }

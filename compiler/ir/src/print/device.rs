@@ -252,6 +252,11 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             format!("announce {bytes} bytes at {}", at(*barrier, *slot))
         }
         DevicePipe::Arrive { barrier, slot } => format!("arrive at {}", at(*barrier, *slot)),
+        DevicePipe::Prefetch { map, at: starts, evict: policy } => {
+            let starts: Vec<String> =
+                starts.iter().map(|(frag, i)| format!("{frag}[{i}]")).collect();
+            format!("prefetch.tma {map}[{}]{}{order}", starts.join(", "), evict(*policy))
+        }
         DevicePipe::Box { map, at: starts, dest, offset, barrier, slot, evict: policy } => {
             let starts: Vec<String> =
                 starts.iter().map(|(frag, i)| format!("{frag}[{i}]")).collect();

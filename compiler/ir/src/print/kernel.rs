@@ -80,13 +80,17 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "store {value} -> {to}{policy}");
         }
         StmtKind::Prefetch { what, evict: policy } => {
+            let verb = match what {
+                PrefetchRange::Tile(_) | PrefetchRange::Elements { .. } => "prefetch.l2",
+                PrefetchRange::Box(_) => "prefetch.tma",
+            };
             let what = match what {
-                PrefetchRange::Tile(access) => place(kernel, access),
+                PrefetchRange::Tile(access) | PrefetchRange::Box(access) => place(kernel, access),
                 PrefetchRange::Elements { param, start, end } => {
                     format!("{}[{start} .. {end}]", kernel.params[*param].name)
                 }
             };
-            line!(text, depth, "prefetch.l2 {what}{}", evict(*policy));
+            line!(text, depth, "{verb} {what}{}", evict(*policy));
         }
         StmtKind::Advance { word: at } => line!(text, depth, "advance {}", word(kernel, at)),
         StmtKind::Signal(Signal { param, index, add, .. }) => {

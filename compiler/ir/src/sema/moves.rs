@@ -137,6 +137,7 @@ impl<'a> Lower<'a> {
         let known = match mv.kind {
             MoveKind::Load => "load",
             MoveKind::Store => "store",
+            MoveKind::Prefetch if mv.op.is("prefetch.tma") => "prefetch.tma",
             MoveKind::Prefetch => "prefetch.l2",
             MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
             MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
@@ -152,6 +153,7 @@ impl<'a> Lower<'a> {
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.bulk") => self.copy_bulk(mv, dest, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.tma") => self.copy_tma(mv, dest, span),
             (MoveKind::Copy, Some(dest)) => self.copy_async(mv, dest, span),
+            (MoveKind::Prefetch, None) if mv.op.is("prefetch.tma") => self.prefetch_tma(mv, span),
             (MoveKind::Prefetch, None) => self.prefetch(mv, span),
             (_, _) => Err(self.error(
                 Diagnostic::error(Code::E0206, "a move with a wrong destination").label(
@@ -484,7 +486,7 @@ fn prefetch_of_shared(at: Span, declared: Span) -> Diagnostic {
         .secondary(declared, "declared here")
 }
 
-fn cache(policy: ast::Policy) -> CachePolicy {
+pub(super) fn cache(policy: ast::Policy) -> CachePolicy {
     let evict = policy.evict.map(|evict| match evict {
         ast::Evict::First => Evict::First,
         ast::Evict::Last => Evict::Last,

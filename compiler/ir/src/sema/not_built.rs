@@ -74,7 +74,6 @@ fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
             return Some((whole, "stores into other CTAs that a barrier counts"));
         }
         MoveKind::Multimem => return Some((whole, "`multimem` operations")),
-        MoveKind::Prefetch if mv.op.is("prefetch.tma") => return Some((whole, "`prefetch.tma`")),
         MoveKind::Load | MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch => {}
     }
     if let Some(into) = &mv.into {

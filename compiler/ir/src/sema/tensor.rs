@@ -12,7 +12,9 @@ use super::mistakes::{copy_dest, value_as_buffer};
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
 use super::scope::{Buffer, Entity, Memory};
-use crate::kernel::{AxisIndex, BOX_ALIGN, CopyWay, Storage, TileAccess, tensor_box};
+use crate::kernel::{
+    AxisIndex, BOX_ALIGN, CopyWay, PrefetchRange, StmtKind, Storage, TileAccess, tensor_box,
+};
 
 /// `x.tile(128, 64)[i, j]`: a box that is one of many of one shape.
 pub(super) struct Tiling<'a> {
@@ -39,18 +41,9 @@ impl<'a> Lower<'a> {
     /// `copy.tma x.tile(128, 64)[i, j] -> s@t into p.full@t evict first;`
     pub(super) fn copy_tma(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
         let into = self.counted(mv, span)?;
-        let source = match tiling(&mv.source) {
-            Some(tiling) => self.tiled(&tiling, mv.source.span),
-            None => self.slice(&mv.source, mv.source.span),
-        };
+        let source = self.boxed(&mv.source);
         let target = self.slice(dest, dest.span);
         let (mut source, target) = (source?, target?);
-        if source.storage.tile().is_some() {
-            return Err(self.not_built(mv.source.span, "tensor copies out of shared memory"));
-        }
-        if source.storage.rank().is_some() {
-            return Err(self.not_built(mv.source.span, "tensor copies of symmetric memory"));
-        }
         let Storage::Smem(tile, _) = target.storage else {
             return Err(self.error(copy_dest(dest.span)));
         };
@@ -64,8 +57,33 @@ impl<'a> Lower<'a> {
         };
         let align = &mut self.kernel.smem[tile].align;
         *align = (*align).max(BOX_ALIGN);
-        tensor_box(&self.kernel, &source, &access).map_err(|found| self.error(found))?;
+        tensor_box(&self.kernel, &source, Some(&access)).map_err(|found| self.error(found))?;
         self.start_copy(mv, into, source, access, CopyWay::Tensor, span)
+    }
+
+    /// `prefetch.tma x.tile(128, 64)[i, j] evict last;`
+    pub(super) fn prefetch_tma(&mut self, mv: &'a Move, span: Span) -> Outcome<()> {
+        let mut source = self.boxed(&mv.source)?;
+        drop_ones(&mut source);
+        let Some(access) = source.access else { return Ok(()) };
+        tensor_box(&self.kernel, &access, None).map_err(|found| self.error(found))?;
+        let evict = super::moves::cache(mv.policy).evict;
+        self.emit(StmtKind::Prefetch { what: PrefetchRange::Box(access), evict }, span)
+    }
+
+    /// A box of a buffer.
+    fn boxed(&mut self, e: &'a Expr) -> Outcome<Slice> {
+        let source = match tiling(e) {
+            Some(tiling) => self.tiled(&tiling, e.span)?,
+            None => self.slice(e, e.span)?,
+        };
+        if source.storage.tile().is_some() {
+            return Err(self.not_built(e.span, "tensor copies out of shared memory"));
+        }
+        if source.storage.rank().is_some() {
+            return Err(self.not_built(e.span, "tensor copies of symmetric memory"));
+        }
+        Ok(source)
     }
 
     /// The box of a tiling: its number along each axis times its extent.

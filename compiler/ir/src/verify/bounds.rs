@@ -68,6 +68,7 @@ impl Walk<'_> {
             }
             StmtKind::Prefetch { what, .. } => match what {
                 PrefetchRange::Tile(access) => self.access(access),
+                PrefetchRange::Box(_) => {}
                 PrefetchRange::Elements { param, start, end } => {
                     let param = &self.kernel.params[*param];
                     let whole = param.const_len().and_then(|n| u32::try_from(n).ok());

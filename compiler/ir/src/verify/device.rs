@@ -183,7 +183,8 @@ impl Structure<'_> {
                 for (frag, index) in used {
                     self.element(loc, frag, index);
                 }
-                if let DevicePipe::Box { map, at, .. } = pipe {
+                if let DevicePipe::Box { map, at, .. } | DevicePipe::Prefetch { map, at, .. } = pipe
+                {
                     let axes = self.kernel.maps.get(*map).map(|map| map.axes.len());
                     if axes != Some(at.len()) {
                         self.fault(loc, format!("a box of {map} with {} places", at.len()));
@@ -441,7 +442,7 @@ impl Order<'_> {
                 }
                 at
             }
-            DeviceOp::Pipe(DevicePipe::Box { map, .. }) => {
+            DeviceOp::Pipe(DevicePipe::Box { map, .. } | DevicePipe::Prefetch { map, .. }) => {
                 let param = self.kernel.maps[*map].param;
                 let p = &self.kernel.params[param];
                 if !p.settled && !p.access.may_read_before_wait() {

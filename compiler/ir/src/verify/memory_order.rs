@@ -68,7 +68,9 @@ impl Walk<'_> {
             }
             StmtKind::Prefetch { what, .. } => {
                 let (param, span) = match what {
-                    PrefetchRange::Tile(access) => (access.storage.param(), access.span),
+                    PrefetchRange::Tile(access) | PrefetchRange::Box(access) => {
+                        (access.storage.param(), access.span)
+                    }
                     PrefetchRange::Elements { param, .. } => (Some(*param), stmt.span),
                 };
                 if let Some(param) = param {

@@ -92,7 +92,7 @@ impl Walk<'_> {
                 }
             }
             StmtKind::Prefetch { what, .. } => match what {
-                PrefetchRange::Tile(access) => {
+                PrefetchRange::Tile(access) | PrefetchRange::Box(access) => {
                     let shape = access_shape(self.kernel, access);
                     self.access(access, &shape);
                 }

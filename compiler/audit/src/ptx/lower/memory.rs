@@ -132,6 +132,9 @@ impl Lowering<'_> {
             self.roles[at.node as usize] = Role::Fence;
             return;
         }
+        if has(instruction, "prefetch") {
+            return;
+        }
         let reads_global = instruction.modifiers.iter().skip_while(|m| !m.starts_with("shared"));
         let reads_global = reads_global.skip(1).any(|m| m == "global");
         if reads_global && let Some(source) = instruction.operands.get(1) {

@@ -209,6 +209,7 @@ impl<'a> Checker<'a, '_> {
         let known = match mv.kind {
             MoveKind::Load => "load",
             MoveKind::Store => "store",
+            MoveKind::Prefetch if mv.op.is("prefetch.tma") => "prefetch.tma",
             MoveKind::Prefetch => "prefetch.l2",
             MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
             MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
@@ -243,7 +244,11 @@ impl<'a> Checker<'a, '_> {
                 }
             }
             MoveKind::Prefetch => {
-                self.prefetch_source(&mv.source);
+                if mv.op.is("prefetch.tma") {
+                    self.boxed(&mv.source);
+                } else {
+                    self.prefetch_source(&mv.source);
+                }
                 if let Some(dest) = &mv.dest {
                     self.report.error(
                         Diagnostic::error(Code::E0206, "a prefetch goes to L2 only")
