@@ -3,7 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
 
-use kernel_emulator::{EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel};
+use kernel_abi::DType;
+use kernel_emulator::{
+    Buffer, EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel,
+};
 use kernel_ir::device::{DeviceKernel, DeviceOp, DevicePipe, DeviceStmt};
 use kernel_ir::kernel::{Kernel, PipeOp, Stmt, StmtKind};
 use kernel_ir::pipeline::Built;
@@ -177,4 +180,44 @@ fn one_arrival_too_many_is_out_of_turn() {
     }
     let error = run_kernel(&kernel, &mut memory(&kernel), &Options::STANDARD).unwrap_err();
     assert_eq!((error.kind, error.code().name()), (ErrorKind::Phase, "E0719"));
+}
+
+/// Small integers, whose products and sums are exact in f32.
+fn integers(len: usize, seed: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7 + i / 13 + seed) % 5) as f32 - 2.0).collect()
+}
+
+#[test]
+fn split_k_over_a_cluster_is_the_product_in_every_schedule() {
+    let folder = kernel_tests::program::package_folder().join("suite");
+    let [async_copies, boxes] = ["ops/splitk_async.tile", "ops/splitk.tile"];
+    let cases =
+        [(async_copies, 8, 256, 2), (boxes, 16, 256, 4), (boxes, 8, 320, 1), (boxes, 8, 512, 8)];
+    for (file, m, k, split) in cases {
+        let program = Program::read(&folder, file).unwrap();
+        let binding = [("M", m), ("K", k), ("SPLIT", split), ("STAGES", 3)];
+        let binding = binding.map(|(name, value): (&str, i64)| (name.to_owned(), value));
+        let built = program.build_or_findings(&program.front.templates[0], &binding.to_vec(), None);
+        let built = built.unwrap_or_else(|found| panic!("{}", program.show(&found)));
+        let params = &built.kernel.params;
+        let (n, m, k) = (128, m as usize, k as usize);
+        let (w, x) = (integers(n * k, 1), integers(m * k, 3));
+        let mut memory = Memory::new(params);
+        for (name, values) in [("W", &w), ("X", &x)] {
+            let param = Memory::find(params, name).unwrap();
+            memory.set_buffer(param, Buffer::from_f32(DType::Bf16, values));
+        }
+        memory.fill_missing(params, 1).unwrap();
+        let dot = |i: usize, j: usize| (0..k).map(|t| x[i * k + t] * w[j * k + t]).sum::<f32>();
+        let wanted: Vec<f32> = (0..m * n).map(|at| dot(at / n, at % n)).collect();
+        let wanted = Buffer::from_f32(DType::Bf16, &wanted);
+        let y = Memory::find(params, "Y").unwrap();
+        for options in schedules(4) {
+            let (mut kernel, mut device) = (memory.clone(), memory.clone());
+            run_kernel(&built.kernel, &mut kernel, &options).unwrap();
+            run_device(&built.device, &mut device, &options).unwrap();
+            assert!(kernel.buffer(y).unwrap().bytes() == wanted.bytes(), "{:?}", options.schedule);
+            assert!(device.buffer(y).unwrap().bytes() == wanted.bytes(), "{:?}", options.schedule);
+        }
+    }
 }

@@ -23,7 +23,7 @@ mod warpgroup;
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Literal, MapId, ParamId, RoleId};
+use kernel_ir::kernel::{Literal, MapId, ParamId, RoleId, entry_registers};
 use kernel_ir::ops::elements::literal_code;
 use melior::dialect::llvm::r#type as llvm_type;
 use melior::dialect::ods::llvm;
@@ -551,7 +551,11 @@ fn define_function<'c, 'm>(
         function.set_attribute("arg_attrs", ArrayAttribute::new(context, &promises).into());
     }
     function.set_attribute("nvvm.reqntid", DenseI32ArrayAttribute::new(context, &[threads]).into());
-    if let Some(ctas) = kernel.launch.min_ctas {
+    if kernel.roles.iter().any(|role| role.registers.is_some()) {
+        let entry = entry_registers(kernel.launch.threads(), kernel.launch.min_ctas);
+        let entry = IntegerAttribute::new(globals.types.i32, entry.into());
+        function.set_attribute("nvvm.maxnreg", entry.into());
+    } else if let Some(ctas) = kernel.launch.min_ctas {
         let ctas = IntegerAttribute::new(globals.types.i32, i64::from(ctas as i32));
         function.set_attribute("nvvm.minctasm", ctas.into());
     }

@@ -51,6 +51,16 @@ pub(crate) fn named_barrier(number: u32, threads: u32) -> Asm {
     Asm::effect(&format!("bar.sync {number}, {threads};"), "")
 }
 
+/// Each thread of the warpgroup gives registers back: it has so many after.
+pub(crate) fn fewer_registers(count: u32) -> Asm {
+    Asm::effect(&format!("setmaxnreg.dec.sync.aligned.u32 {count};"), "")
+}
+
+/// Each thread of the warpgroup waits for registers: it has so many after.
+pub(crate) fn more_registers(count: u32) -> Asm {
+    Asm::effect(&format!("setmaxnreg.inc.sync.aligned.u32 {count};"), "")
+}
+
 /// A barrier of roles that takes so many arrivals a round.
 pub(crate) fn make_barrier(arrivals: u32) -> Asm {
     Asm::effect(&format!("mbarrier.init.shared::cta.b64 [$0], {arrivals};"), "l")
@@ -61,13 +71,36 @@ pub(crate) fn barriers_made() -> Asm {
     Asm::effect("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;", "")
 }
 
-/// Waits until the last round of this parity is complete; what came before its arrivals is visible after.
-pub(crate) fn wait_parity() -> Asm {
+/// Waits until the last round of this parity is complete; what came before its arrivals is visible after, from CTAs of
+/// the cluster too where they fill it.
+pub(crate) fn wait_parity(of_cluster: bool) -> Asm {
+    let scope = if of_cluster { "cluster" } else { "cta" };
     Asm::effect(
-        "{\n\t.reg .pred done;\nAGAIN:\n\t\
-         mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [$0], $1;\n\t\
-         @!done bra AGAIN;\n\t}",
+        &format!(
+            "{{\n\t.reg .pred done;\nAGAIN:\n\t\
+             mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 done, [$0], $1;\n\t\
+             @!done bra AGAIN;\n\t}}"
+        ),
         "l,r",
+    )
+}
+
+/// Stores `count` words into a CTA of the cluster, where they count at a barrier. Arguments: address; barrier; words;
+/// predicate.
+pub(crate) fn send(count: u32, is_float: bool, predicated: bool) -> Asm {
+    let register = if is_float { "f" } else { "r" };
+    let words: Vec<String> = (0..count).map(|i| format!("${}", 2 + i)).collect();
+    let vector = if count > 1 { format!(".v{count}") } else { String::new() };
+    let words = if count > 1 { format!("{{{}}}", words.join(", ")) } else { words.concat() };
+    let guard = if predicated { format!("@${} ", 2 + count) } else { String::new() };
+    let mut constraints = vec!["l", "l"];
+    constraints.extend((0..count).map(|_| register));
+    constraints.extend(predicated.then_some("b"));
+    let name = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes";
+    let r#type = if is_float { "f32" } else { "b32" };
+    Asm::effect(
+        &format!("{guard}{name}{vector}.{} [$0], {words}, [$1];", r#type),
+        &constraints.join(","),
     )
 }
 

@@ -74,6 +74,9 @@ pub fn assemble(
     if let Some(line) = serialized(&output.log) {
         return Err(CodegenError::Serialized { command: call.command(), log: line.to_owned() });
     }
+    if let Some(line) = ignored(&output.log) {
+        return Err(CodegenError::Ptxas { command: call.command(), log: line.to_owned() });
+    }
     let warnings = output.log.lines().filter(|l| l.contains("warning")).map(str::to_owned);
     Ok(Cubin {
         usage: parse_usage(&output.log),
@@ -184,6 +187,11 @@ impl Call<'_> {
 /// The line that says that products of a warpgroup wait for each other: their sums do not stay in place.
 fn serialized(log: &str) -> Option<&str> {
     log.lines().map(str::trim).find(|line| line.contains("wgmma") && line.contains("serialized"))
+}
+
+/// The line that says that register budgets are not kept.
+fn ignored(log: &str) -> Option<&str> {
+    log.lines().map(str::trim).find(|line| line.contains("setmaxnreg"))
 }
 
 /// Reads the lines that `ptxas -v` writes for each kernel:

@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{Barrier, BarrierId, Role, RoleId};
 
-use crate::cluster::Member;
+use crate::cluster::{Life, Member};
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::{Clock, Stamp};
 use crate::turns::{Awaited, Seat};
@@ -30,13 +30,16 @@ struct Slot {
 }
 
 /// Puts what a copy has read into shared memory.
-type Land<S> = Box<dyn FnOnce(&mut S) + Send>;
+type Land<S> = Box<dyn FnOnce(&mut S) -> Result<(), EmuError> + Send>;
 
 /// A copy on its way.
 struct Flight<S> {
-    place: Place,
-    bytes: u32,
+    /// The CTA whose memory it fills.
+    cta: usize,
+    /// Where its bytes count in the own CTA; what goes to other CTAs counts there as it lands.
+    counts: Option<(Place, u32)>,
     land: Land<S>,
+    span: Span,
 }
 
 /// A slot of a barrier.
@@ -186,9 +189,49 @@ impl<'k, S> Pipes<'k, S> {
         Stamp::of(self.agent(place), done + 1, span)
     }
 
-    /// Starts a copy.
-    pub(crate) fn start(&self, place: Place, bytes: u32, land: Land<S>) {
-        self.lock().flights.push(Flight { place, bytes, land });
+    /// Starts a copy into memory of the own CTA.
+    pub(crate) fn start(&self, cta: usize, place: Place, bytes: u32, span: Span, land: Land<S>) {
+        self.lock().flights.push(Flight { cta, counts: Some((place, bytes)), land, span });
+    }
+
+    /// Sends something to memory of a CTA of the cluster.
+    pub(crate) fn send(&self, cta: usize, span: Span, land: Land<S>) {
+        self.lock().flights.push(Flight { cta, counts: None, land, span });
+    }
+
+    /// The mark of what other CTAs send whose bytes count at a barrier.
+    pub(crate) fn stamp_of_inbox(&self, place: Place, span: Span) -> Stamp {
+        Stamp::of(self.agent(place), 1, span)
+    }
+
+    /// Waits until so many bytes have come from CTAs of the cluster; `come` counts them.
+    pub(crate) fn wait_for_bytes(
+        &self,
+        seat: &Seat<'_>,
+        role: RoleId,
+        place: Place,
+        come: impl Fn() -> u64,
+        clock: &mut Clock,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let declared = &self.barriers[place.barrier];
+        let wanted = u64::from(declared.bytes);
+        let who = &self.roles[role].name;
+        let awaited = || Awaited {
+            what: format!("role `{who}` waits for {wanted} bytes at {}", self.name(place)),
+            span,
+        };
+        seat.wait(|| come() >= wanted, awaited)?;
+        if come() != wanted {
+            let message =
+                format!("{} bytes come to {}, which takes {wanted}", come(), self.name(place));
+            return Err(EmuError::new(ErrorKind::Phase, span, message)
+                .other(declared.span, "declared here"));
+        }
+        let mut known = vec![0; self.agent(place) + 1];
+        known[self.agent(place)] = 1;
+        clock.learn(&known);
+        Ok(())
     }
 
     /// Lets copies land until all roles have ended.
@@ -205,7 +248,7 @@ impl<'k, S> Pipes<'k, S> {
                 !state.flights.is_empty() || state.running == 0
             };
             seat.wait(is_news, awaited)?;
-            let Flight { place, bytes, land } = {
+            let Flight { cta, counts, land, span: from } = {
                 let mut state = self.lock();
                 if state.flights.is_empty() {
                     return Ok(());
@@ -213,8 +256,12 @@ impl<'k, S> Pipes<'k, S> {
                 let next = seat.pick(state.flights.len());
                 state.flights.remove(next)
             };
-            land(&mut member.own());
-            {
+            if member.life(cta) == Life::Gone {
+                let message = "something is sent to a CTA that has ended";
+                return Err(EmuError::new(ErrorKind::Absent, from, message));
+            }
+            land(&mut member.shared(cta))?;
+            if let Some((place, bytes)) = counts {
                 let mut state = self.lock();
                 let slot = &mut state.slots[place.barrier][place.slot];
                 slot.bytes -= i64::from(bytes);

@@ -35,6 +35,11 @@ impl Clock {
         Clock { agent: ALL, now: 1, ended: seen.clone(), seen }
     }
 
+    /// Whose time it is.
+    pub(crate) fn agent(&self) -> usize {
+        self.agent
+    }
+
     /// All threads of the CTA meet.
     pub(crate) fn meet(&mut self) {
         self.seen[self.agent] = self.now;
@@ -128,6 +133,11 @@ impl Touches {
         self.reads.clear();
         self.write = Some(by.stamp(span));
         clash
+    }
+
+    /// Something from another CTA has landed.
+    pub(crate) fn land(&mut self, stamp: Stamp) {
+        self.write = Some(stamp);
     }
 
     /// Notes what a copy will write; gives the access that it races with.

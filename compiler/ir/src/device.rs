@@ -278,6 +278,19 @@ pub enum DevicePipe {
         /// Eviction priority.
         evict: Option<Evict>,
     },
+    /// Threads send elements to shared memory of a CTA of the cluster, whose bytes count at the barrier of that CTA.
+    Send {
+        /// What is sent.
+        src: Arg,
+        /// Where to.
+        dest: Place,
+        /// Instructions.
+        vectors: Vec<Vector>,
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+    },
 }
 
 impl DevicePipe {
@@ -296,6 +309,14 @@ impl DevicePipe {
             DevicePipe::Box { slot, at, offset, .. } => {
                 see(*slot);
                 at.iter().copied().chain(offset.offset).for_each(see);
+            }
+            DevicePipe::Send { src, dest, vectors, barrier: _, slot } => {
+                see(*slot);
+                see((src.frag, 0));
+                dest.owner().into_iter().for_each(&mut see);
+                for vector in vectors {
+                    vector.offset.into_iter().chain(vector.predicate).for_each(&mut see);
+                }
             }
             DevicePipe::Copy { slot, pieces, .. } => {
                 see(*slot);

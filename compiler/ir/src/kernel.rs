@@ -31,9 +31,9 @@ use crate::target::Target;
 
 pub use cluster::ClusterAxis;
 pub use contract::{Contract, ContractBound, Distinct};
-pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_pipe_op};
+pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_access, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
-pub use role::{MAX_ROLES, Role};
+pub use role::{MAX_ROLES, Role, WARPGROUP, entry_registers};
 pub use smem::{Smem, SmemSwizzle, Storage};
 pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, find_map, tensor_box, tensor_maps};
 pub(crate) use walk::defined_in;

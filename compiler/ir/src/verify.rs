@@ -87,14 +87,14 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "roles",
-        codes: &[Code::E0150, Code::E0153],
+        codes: &[Code::E0150, Code::E0153, Code::E0155],
         proves: "R9, in part: warps of roles that run side by side are apart, and none reads a buffer that \
                  another one stores to",
         run: Run::Kernel(roles::check),
     },
     Pass {
         name: "pipes",
-        codes: &[Code::E0154],
+        codes: &[Code::E0154, Code::E0156],
         proves: "R3, R4, in part: each role of a barrier handles each index once and in order, all of them as many; \
                  copies bring the bytes that are announced",
         run: Run::Kernel(pipes::check),
@@ -143,6 +143,7 @@ pub const PASSES: &[Pass] = &[
             Code::E0140,
             Code::E0141,
             Code::E0142,
+            Code::E0143,
             Code::E0153,
             Code::E0219,
             Code::E0503,

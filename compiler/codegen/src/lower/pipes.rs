@@ -1,8 +1,8 @@
 //! Barriers of roles: mbarriers in shared memory, and bulk copies that count at them.
 
 use kernel_abi::DType;
-use kernel_ir::device::{Address, DevicePipe, FragId, Piece, Place};
-use kernel_ir::kernel::{BarrierId, Evict, MapId};
+use kernel_ir::device::{Address, Arg, DevicePipe, FragId, Piece, Place, Vector};
+use kernel_ir::kernel::{Barrier, BarrierId, Evict, MapId};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::Value;
 
@@ -31,15 +31,13 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 // A wait for no round is one for the odd round before the first, which counts as complete.
                 let last = b.subi(self.element(rounds.0, rounds.1)?, b.int(i32, 1));
                 let parity = b.andi(last, b.int(i32, 1));
-                b.effect(&mnemonic::wait_parity(), &[place, parity]);
+                let of_cluster = self.declared_barrier(*barrier)?.of_cluster;
+                b.effect(&mnemonic::wait_parity(of_cluster), &[place, parity]);
                 Ok(())
             }
             DevicePipe::Announce { barrier, slot } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
-                let bytes = match self.kernel.barriers.get(*barrier) {
-                    Some(declared) => declared.barrier.bytes,
-                    None => return refuse(format!("{barrier} is not declared")),
-                };
+                let bytes = self.declared_barrier(*barrier)?.bytes;
                 self.by_first_thread(|s| {
                     s.build.effect(&mnemonic::announce(bytes), &[place]);
                     Ok(())
@@ -56,10 +54,20 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 }
                 Ok(())
             }
+            DevicePipe::Send { src, dest, vectors, barrier, slot } => {
+                self.send(src, dest, vectors, (*barrier, *slot))
+            }
             DevicePipe::Copy { source, dest, pieces, barrier, slot, evict } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 self.by_first_thread(|s| s.copy_bulk(source, dest, pieces, place, *evict))
             }
+        }
+    }
+
+    fn declared_barrier(&self, barrier: BarrierId) -> Lowered<&Barrier> {
+        match self.kernel.barriers.get(barrier) {
+            Some(declared) => Ok(&declared.barrier),
+            None => refuse(format!("{barrier} is not declared")),
         }
     }
 
@@ -82,7 +90,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let mut places = Vec::new();
         for (id, declared) in self.kernel.barriers.iter_enumerated() {
             for slot in 0..declared.barrier.slots {
-                places.push((self.barrier_at(id, None, slot.into())?, declared.barrier.arrivals));
+                places.push((self.barrier_at(id, None, slot.into())?, &declared.barrier));
             }
         }
         let outer = self.build;
@@ -90,8 +98,11 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let first = outer.compare_int(CmpiPredicate::Eq, self.thread_index(), zero);
         let (then_block, else_block) = outer.choice(first);
         let inner = outer.at(then_block);
-        for (place, arrivals) in places {
-            inner.effect(&mnemonic::make_barrier(arrivals), &[place]);
+        for (place, barrier) in places {
+            inner.effect(&mnemonic::make_barrier(barrier.arrivals), &[place]);
+            if barrier.of_cluster {
+                inner.effect(&mnemonic::announce(barrier.bytes), &[place]);
+            }
         }
         inner.effect(&mnemonic::barriers_made(), &[]);
         inner.end();
@@ -210,6 +221,44 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 }
             }
             b.effect(&mnemonic::copy_bulk(bytes, evict.is_some()), &operands);
+        }
+        Ok(())
+    }
+
+    /// Stores into a CTA of the cluster whose bytes count at its barrier, the same as the own one there.
+    fn send(
+        &self,
+        src: &Arg,
+        dest: &Place,
+        vectors: &[Vector],
+        (barrier, slot): (BarrierId, (FragId, u32)),
+    ) -> Lowered<()> {
+        let Place::Remote { cta: (frag, element), .. } = dest else {
+            return refuse("what is sent goes to a CTA of the cluster");
+        };
+        let own = self.barrier_at(barrier, Some(slot), 0)?;
+        let b = self.build;
+        let rank = self.element(*frag, *element)?;
+        let there = b.asm_values(&mnemonic::map_shared(), &[own, rank], b.types.shared, 1)[0];
+        let region = self.region(dest)?;
+        let dtype = self.frag(src.frag)?.dtype;
+        if dtype != region.dtype || dtype.bits() != 32 {
+            return refuse(format!("{dtype} is sent as {}", region.dtype));
+        }
+        for vector in vectors {
+            if !matches!(vector.len, 1 | 2 | 4) {
+                return refuse(format!("{} elements are sent at once", vector.len));
+            }
+            let elements = (0..vector.len)
+                .map(|i| self.operand(src, vector.first.saturating_add(i)))
+                .collect::<Lowered<Vec<_>>>()?;
+            let mut operands = vec![self.address(&region, vector)?, there];
+            operands.extend(elements);
+            if let Some((frag, i)) = vector.predicate {
+                operands.push(self.element(frag, i)?);
+            }
+            let form = mnemonic::send(vector.len, dtype.is_float(), vector.predicate.is_some());
+            b.effect(&form, &operands);
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl KernelBuilder {
 
     pub(crate) fn role(&mut self, name: &str, first: u32, warps: u32) {
         let (name, span) = (name.to_owned(), Span::default());
-        self.kernel.roles.push(Role { name, first, warps, elect: false, span });
+        self.kernel.roles.push(Role { name, first, warps, elect: false, registers: None, span });
     }
 
     pub(crate) fn shared(&mut self, bytes: u32) {

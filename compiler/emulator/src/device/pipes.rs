@@ -1,7 +1,7 @@
 //! Barriers of roles at device level.
 
 use kernel_abi::{DType, numeric};
-use kernel_ir::device::{DevicePipe, FragId, LocId, Piece, Place as Region};
+use kernel_ir::device::{Arg, DevicePipe, FragId, LocId, Piece, Place as Region, Vector};
 use kernel_ir::kernel::{BarrierId, RoleId};
 use kernel_ir::ops::Elements;
 
@@ -69,6 +69,11 @@ impl<'k> Machine<'k> {
             DevicePipe::Wait { barrier, slot, rounds } => {
                 let (Post { role, pipes }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
+                if self.kernel.barriers[*barrier].barrier.of_cluster {
+                    let member = self.member;
+                    let come = || member.own().come(*barrier);
+                    return pipes.wait_for_bytes(seat, role, place, come, &mut self.clock, span);
+                }
                 let rounds = u64::try_from(self.agreed(*rounds, loc)?).unwrap_or(0);
                 pipes.wait(seat, role, place, rounds, &mut self.clock, span)
             }
@@ -85,6 +90,14 @@ impl<'k> Machine<'k> {
                 let role = &self.kernel.roles[role];
                 let arrivals = if role.elect { 1 } else { role.warps };
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
+                seat.pass(span)
+            }
+            DevicePipe::Send { src, dest, vectors, barrier, slot } => {
+                let (_, seat) = self.post();
+                let place = self.slot_of(*barrier, *slot, loc)?;
+                for vector in vectors {
+                    self.send(src, dest, vector, place, loc)?;
+                }
                 seat.pass(span)
             }
             DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: _ } => {
@@ -142,7 +155,40 @@ impl<'k> Machine<'k> {
         let by = self.by(0, span);
         let at = self.member.own().begin_bulk(at, bytes.len(), by, stamp)?;
         let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        pipes.start(place, count, Box::new(move |shared: &mut Shared| shared.land(at, &bytes)));
+        let land = move |shared: &mut Shared| {
+            shared.land(at, &bytes);
+            Ok(())
+        };
+        pipes.start(self.member.rank(), place, count, span, Box::new(land));
+        Ok(())
+    }
+
+    /// All threads send elements to a CTA of the cluster; they land together, later.
+    fn send(
+        &mut self,
+        src: &Arg,
+        dest: &Region,
+        vector: &Vector,
+        place: Place,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let (Post { pipes, .. }, span) = (self.post().0, self.span(loc));
+        let Some((cta, sent)) = self.sent(src, dest, vector, loc)? else { return Ok(()) };
+        let stamp = pipes.stamp_of_inbox(place, span);
+        let barrier = place.barrier;
+        let land = move |shared: &mut Shared| {
+            for (at, bytes) in &sent {
+                if !shared.receive(*at, bytes, stamp) {
+                    let message = format!(
+                        "something is sent to byte {at} of shared memory, which was written before"
+                    );
+                    return Err(EmuError::new(ErrorKind::ClusterRace, span, message));
+                }
+                shared.count(barrier, bytes.len() as u64);
+            }
+            Ok(())
+        };
+        pipes.send(cta, span, Box::new(land));
         Ok(())
     }
 }

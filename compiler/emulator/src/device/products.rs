@@ -45,7 +45,10 @@ impl<'k> Machine<'k> {
     pub(super) fn warpgroup(&mut self, op: &'k WarpgroupOp, loc: LocId) -> Result<(), EmuError> {
         self.uniform_only("a product of a warpgroup", loc)?;
         match op {
-            WarpgroupOp::ProxyFence => self.products.fences += 1,
+            WarpgroupOp::ProxyFence => {
+                self.products.fences += 1;
+                self.member.own().fenced(self.clock.agent(), self.products.fences);
+            }
             WarpgroupOp::Fence { .. } => {}
             WarpgroupOp::Mma(product) => self.begin_product(product, loc)?,
             WarpgroupOp::Commit => {

@@ -1,6 +1,9 @@
 //! Shared memory of a CTA, with the last accesses to each byte.
 
+use std::collections::BTreeMap;
+
 use kernel_dsl::source::Span;
+use kernel_ir::kernel::BarrierId;
 
 use crate::cluster::{Marks, Member, Seen};
 use crate::error::{EmuError, ErrorKind};
@@ -17,8 +20,9 @@ struct Cell {
     written: bool,
     write: Touch,
     read: Touch,
-    /// Fences ahead of products that the threads had passed when it was written.
-    fences: u32,
+    /// Who wrote it, the whole CTA or a role, and the fences ahead of products that those threads had passed; none
+    /// where a copy wrote it that needs none.
+    fences: Option<(usize, u32)>,
 }
 
 /// The last access of a kind.
@@ -49,6 +53,10 @@ pub(super) struct Shared {
     marks: Vec<Marks>,
     /// Which roles did; empty where there are none.
     touches: Vec<Touches>,
+    /// By agent, the fences ahead of products that its threads have passed.
+    fences: Vec<u32>,
+    /// By barrier, bytes that CTAs of the cluster have sent.
+    come: BTreeMap<BarrierId, u64>,
 }
 
 /// An access of one thread.
@@ -76,10 +84,49 @@ impl Shared {
     /// Shared memory that threads of a cluster may touch, or of one CTA alone, with or without roles.
     pub(super) fn new(bytes: u32, in_cluster: bool, has_roles: bool) -> Shared {
         let never = Touch { cta: 0, thread: NOBODY, interval: 0, span: Span::default() };
-        let cell = Cell { byte: 0, written: false, write: never, read: never, fences: 0 };
+        let cell = Cell { byte: 0, written: false, write: never, read: never, fences: None };
         let marks = vec![Marks::NEVER; if in_cluster { bytes as usize } else { 0 }];
         let touches = vec![Touches::default(); if has_roles { bytes as usize } else { 0 }];
-        Shared { cells: vec![cell; bytes as usize], marks, touches }
+        Shared {
+            cells: vec![cell; bytes as usize],
+            marks,
+            touches,
+            fences: Vec::new(),
+            come: BTreeMap::new(),
+        }
+    }
+
+    /// Bytes that CTAs of the cluster have sent to a barrier.
+    pub(super) fn come(&self, barrier: BarrierId) -> u64 {
+        self.come.get(&barrier).copied().unwrap_or(0)
+    }
+
+    pub(super) fn count(&mut self, barrier: BarrierId, bytes: u64) {
+        *self.come.entry(barrier).or_insert(0) += bytes;
+    }
+
+    /// Something from another CTA lands; false where something was written before, or there is no such place.
+    pub(super) fn receive(&mut self, at: i64, bytes: &[u8], stamp: Stamp) -> bool {
+        let Ok(at) = usize::try_from(at) else { return false };
+        let Some(cells) = self.cells.get_mut(at..at + bytes.len()) else { return false };
+        for (cell, &byte) in cells.iter_mut().zip(bytes) {
+            if cell.written {
+                return false;
+            }
+            (cell.byte, cell.written, cell.fences) = (byte, true, None);
+        }
+        for touches in self.touches.iter_mut().skip(at).take(bytes.len()) {
+            touches.land(stamp);
+        }
+        true
+    }
+
+    /// An agent has passed so many fences ahead of products.
+    pub(super) fn fenced(&mut self, agent: usize, fences: u32) {
+        if self.fences.len() <= agent {
+            self.fences.resize(agent + 1, 0);
+        }
+        self.fences[agent] = fences;
     }
 
     fn check_place(&self, at: i64, len: usize, by: &By<'_>) -> Result<usize, EmuError> {
@@ -151,8 +198,12 @@ impl Shared {
     ) -> Result<(), EmuError> {
         self.read(at, out, by)?;
         let at = self.check_place(at, out.len(), &by)?;
-        let Some(cell) = self.cells[at..at + out.len()].iter().find(|c| c.fences == by.fences)
-        else {
+        let passed = |agent: usize| match agent == by.clock.agent() {
+            true => by.fences,
+            false => self.fences.get(agent).copied().unwrap_or(0),
+        };
+        let is_open = |cell: &&Cell| cell.fences.is_some_and(|(agent, then)| then == passed(agent));
+        let Some(cell) = self.cells[at..at + out.len()].iter().find(is_open) else {
             return Ok(());
         };
         let message = format!("a product reads byte {at} of shared memory without a fence");
@@ -193,7 +244,7 @@ impl Shared {
     /// A bulk copy lands; it goes the way of products, which read it without a fence.
     pub(super) fn land(&mut self, at: usize, bytes: &[u8]) {
         for (cell, &byte) in self.cells[at..].iter_mut().zip(bytes) {
-            (cell.byte, cell.written, cell.fences) = (byte, true, u32::MAX);
+            (cell.byte, cell.written, cell.fences) = (byte, true, None);
         }
     }
 
@@ -215,7 +266,7 @@ impl Shared {
             cell.byte = byte;
             cell.written = true;
             cell.write = by.touch();
-            cell.fences = by.fences;
+            cell.fences = Some((by.clock.agent(), by.fences));
         }
         Ok(())
     }

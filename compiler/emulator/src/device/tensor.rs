@@ -73,8 +73,9 @@ impl Machine<'_> {
             for (at, piece) in pieces {
                 shared.land(at, &piece);
             }
+            Ok(())
         };
-        pipes.start(place, count, Box::new(land));
+        pipes.start(self.member.rank(), place, count, span, Box::new(land));
         Ok(())
     }
 

@@ -12,6 +12,9 @@ use crate::cluster::Life;
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::Names;
 
+/// Bytes with their places in shared memory.
+pub(super) type Parcels = Vec<(i64, Vec<u8>)>;
+
 impl Machine<'_> {
     /// Loads vectors into `dst`.
     pub(super) fn load(
@@ -152,6 +155,43 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What threads send by one instruction: bytes with their places in the CTA of the cluster, if any thread does.
+    pub(super) fn sent(
+        &self,
+        src: &Arg,
+        place: &Place,
+        vector: &Vector,
+        loc: LocId,
+    ) -> Result<Option<(usize, Parcels)>, EmuError> {
+        let (Place::Remote { base, dtype, .. } | Place::Shared { base, dtype }) = place else {
+            unreachable!("what is sent goes to shared memory")
+        };
+        let (mut sent, mut cta) = (Vec::new(), None);
+        let value = self.operand_of_len(src, vector.first + vector.len);
+        for t in 0..self.threads {
+            if !self.is_active(t) || !self.is_wanted(vector, t, loc)? {
+                continue;
+            }
+            let start = self.start(vector, t, loc)?;
+            let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
+            let owner = self.owner(place, t, loc)?;
+            if cta.replace(owner).is_some_and(|other| other != owner) {
+                return Err(self.parted("a CTA of the cluster", loc).thread(t));
+            }
+            let mut bytes = vec![0u8; numeric::bytes_of(*dtype, vector.len as usize)];
+            for i in 0..vector.len as usize {
+                let register = (vector.first as usize + i) * self.threads + t;
+                if value.undefined.as_ref().is_some_and(|u| u[register]) {
+                    let message = "a register that holds no value is sent";
+                    return Err(EmuError::new(ErrorKind::Poison, self.span(loc), message).thread(t));
+                }
+                numeric::write_element(*dtype, &mut bytes, i, value.elements.get(register));
+            }
+            sent.push((at, bytes));
+        }
+        Ok(cta.map(|cta| (cta, sent)))
     }
 
     /// Checks that the places of a prefetch exist.

@@ -59,7 +59,17 @@ impl<'k> Machine<'k> {
             }
             PipeOp::Wait { barrier, at } => {
                 let (place, round) = self.slot_and_round(*barrier, *at, span)?;
+                if self.kernel.barriers[*barrier].of_cluster {
+                    let member = self.member;
+                    let come = || member.own().come(*barrier);
+                    return pipes.wait_for_bytes(seat, role, place, come, &mut self.clock, span);
+                }
                 pipes.wait(seat, role, place, round + 1, &mut self.clock, span)
+            }
+            PipeOp::Send { value, dest, barrier, at } => {
+                let (place, _) = self.slot_and_round(*barrier, *at, span)?;
+                self.send(*value, dest, place)?;
+                seat.pass(span)
             }
             PipeOp::Release { barrier, at } => {
                 let (place, _) = self.slot_and_round(*barrier, *at, span)?;
@@ -101,8 +111,34 @@ impl<'k> Machine<'k> {
         let stamp = pipes.stamp(place, dest.span);
         let Some(places) = self.begin_bulk(dest, &to, stamp)? else { return Ok(()) };
         let bytes = (len as u64 * u64::from(dtype.bits()) / 8) as u32;
-        let land = move |shared: &mut SharedTiles| shared.land(places, &elements);
-        pipes.start(place, bytes, Box::new(land));
+        let land = move |shared: &mut SharedTiles| {
+            shared.land(places, &elements);
+            Ok(())
+        };
+        pipes.start(self.member.rank(), place, bytes, dest.span, Box::new(land));
+        Ok(())
+    }
+
+    /// Sends a tile to a CTA of the cluster; it lands later.
+    fn send(&mut self, value: ValueId, dest: &TileAccess, place: Place) -> Result<(), EmuError> {
+        let (Post { pipes, .. }, _) = self.post();
+        let to = self.resolve(dest, "sent")?;
+        let Some((cta, places)) = self.places_of(dest, &to)? else { return Ok(()) };
+        let elements = (*self.value(value)).clone();
+        let stamp = pipes.stamp_of_inbox(place, dest.span);
+        let (name, size) = (self.kernel.smem[places.tile()].name.clone(), elements.dtype().bits());
+        let bytes = elements.len() as u64 * u64::from(size) / 8;
+        let (barrier, span) = (place.barrier, dest.span);
+        let land = move |shared: &mut SharedTiles| {
+            if !shared.receive(&places, &elements, stamp) {
+                let message =
+                    format!("something is sent to elements of `{name}` that were written before");
+                return Err(EmuError::new(ErrorKind::ClusterRace, span, message));
+            }
+            shared.count(barrier, bytes);
+            Ok(())
+        };
+        pipes.send(cta, dest.span, Box::new(land));
         Ok(())
     }
 }

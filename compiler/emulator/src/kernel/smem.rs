@@ -4,7 +4,7 @@
 
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{Kernel, Smem, SmemId, Storage, TileAccess};
+use kernel_ir::kernel::{BarrierId, Kernel, Smem, SmemId, Storage, TileAccess};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
@@ -29,6 +29,8 @@ pub(super) struct SharedTiles {
     tiles: IndexVec<SmemId, Vec<Slot>>,
     /// Stores so far.
     stores: u64,
+    /// By barrier, bytes that CTAs of the cluster have sent.
+    come: IndexVec<BarrierId, u64>,
 }
 
 /// An element on its way.
@@ -53,7 +55,33 @@ impl SharedTiles {
             }
         };
         let tiles = kernel.smem.iter().map(|t| (0..t.slots).map(|_| slot(t)).collect()).collect();
-        SharedTiles { tiles, stores: 0 }
+        SharedTiles { tiles, stores: 0, come: kernel.barriers.iter().map(|_| 0).collect() }
+    }
+
+    /// Bytes that CTAs of the cluster have sent to a barrier.
+    pub(super) fn come(&self, barrier: BarrierId) -> u64 {
+        self.come[barrier]
+    }
+
+    pub(super) fn count(&mut self, barrier: BarrierId, bytes: u64) {
+        self.come[barrier] += bytes;
+    }
+
+    /// Something from another CTA lands; false where something was written before.
+    pub(super) fn receive(&mut self, places: &Places, elements: &Elements, stamp: Stamp) -> bool {
+        self.stores += 1;
+        let number = self.stores;
+        let slot = &mut self.tiles[places.tile][places.slot];
+        for (i, &place) in places.places.iter().enumerate() {
+            if std::mem::replace(&mut slot.written[place], number) != 0 {
+                return false;
+            }
+            slot.elements.set(place, elements.get(i));
+            if let Some(touches) = slot.touches.get_mut(place) {
+                touches.land(stamp);
+            }
+        }
+        true
     }
 }
 
@@ -236,6 +264,31 @@ impl<'k> Machine<'k> {
             Ok(())
         })?;
         Ok(Some(Places { tile, slot, places }))
+    }
+}
+
+impl Places {
+    pub(super) fn tile(&self) -> SmemId {
+        self.tile
+    }
+}
+
+impl Machine<'_> {
+    /// The CTA that an access means, and its elements.
+    pub(super) fn places_of(
+        &self,
+        access: &TileAccess,
+        to: &Tile,
+    ) -> Result<Option<(usize, Places)>, EmuError> {
+        let Some(Target { cta, tile, slot }) = self.slot_of(access.storage, access.span)? else {
+            return Ok(None);
+        };
+        let mut places = Vec::new();
+        to.runs(|start, count, _| {
+            places.extend(start as usize..start as usize + count);
+            Ok(())
+        })?;
+        Ok(Some((cta, Places { tile, slot, places })))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the CTAs of a cluster meet though the author did not say so: before the first access to memory of another
 //! CTA, which has to have started, and after the last one, since a CTA that ends takes its memory with it.
 
-use crate::kernel::{Kernel, Op, Stmt, StmtKind};
+use crate::kernel::{Kernel, Op, PipeOp, Stmt, StmtKind};
 
 /// The meetings that a kernel needs besides its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,11 @@ impl Walk {
             {
                 self.entry |= !state.met;
                 State { open: true, ..state }
+            }
+            // Whoever is sent to waits for all that comes, so its memory is there as long as it is written.
+            StmtKind::Pipe(PipeOp::Send { .. }) => {
+                self.entry |= !state.met;
+                state
             }
             StmtKind::SyncCluster => State { met: true, open: false },
             StmtKind::For { body, .. } => {

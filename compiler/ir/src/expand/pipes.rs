@@ -4,9 +4,10 @@ use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::Expander;
+use super::builder::Pred;
 use super::linear::{Linear, Reg, power_of_two};
 use super::vectors::{Cell, VECTOR_BYTES};
-use crate::device::{DeviceOp, DevicePipe, Piece};
+use crate::device::{Arg, DeviceOp, DevicePipe, Piece};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{BarrierId, CopyWay, Evict, PipeOp, TileAccess, ValueId};
 use crate::ops::BinaryOp;
@@ -43,8 +44,12 @@ impl Expander<'_> {
                 DevicePipe::Wait { barrier: *barrier, slot, rounds }
             }
             PipeOp::Release { barrier, at } => {
+                self.hand_over_operands();
                 let (slot, _) = self.slot_and_round(*barrier, *at);
                 DevicePipe::Arrive { barrier: *barrier, slot }
+            }
+            PipeOp::Send { value, dest, barrier, at } => {
+                return self.send(*value, dest, *barrier, *at);
             }
             PipeOp::Copy { source, dest, barrier, at, evict, way } => {
                 self.order_early_read(source);
@@ -65,6 +70,37 @@ impl Expander<'_> {
         let slot = self.b.int_binary(BinaryOp::Rem, &at, &slots, DType::I32);
         let round = self.b.int_binary(BinaryOp::Div, &at, &slots, DType::I32);
         (self.b.materialize(&slot, DType::I32), round)
+    }
+
+    /// A tile is sent by its lowest replica.
+    fn send(
+        &mut self,
+        value: ValueId,
+        dest: &TileAccess,
+        barrier: BarrierId,
+        at: ValueId,
+    ) -> Result<(), Diagnostic> {
+        let (slot, _) = self.slot_and_round(barrier, at);
+        let kernel = self.kernel;
+        let (src, dtype) = (self.frag(value), kernel.values[value].dtype);
+        let distribution = &kernel.values[value].distribution;
+        let cells = self.cells(dest, distribution)?;
+        let extra = self.b.lowest_replica(distribution);
+        let (place, offsets) = self.place(dest.storage);
+        let cut = self.b.cut(&cells, dtype);
+        if extra == Pred::Never || cells.is_empty() {
+            return Ok(());
+        }
+        let vectors = self.b.vectors(&cells, &cut, offsets, extra);
+        let src = if cut.in_order() {
+            Arg::whole(src)
+        } else {
+            self.b.gather(src, cut.order.iter().map(|&cell| cell as u32).collect())
+        };
+        let send = DevicePipe::Send { src, dest: place, vectors, barrier, slot };
+        self.b.emit(DeviceOp::Pipe(send));
+        self.note_access(dest, dtype, distribution, &cut, true);
+        Ok(())
     }
 
     fn copy_bulk(

@@ -178,7 +178,10 @@ impl<'k> Expander<'k> {
                 self.hand_over_operands();
                 self.cluster_barrier();
             }
-            StmtKind::SyncRole => self.barrier(),
+            StmtKind::SyncRole => {
+                self.hand_over_operands();
+                self.barrier();
+            }
             StmtKind::Pipe(op) => self.pipe(op)?,
             StmtKind::Role { role, body } => self.role_body(*role, body),
             StmtKind::GridWait => {

@@ -33,6 +33,9 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             if let PipeOp::Copy { source, dest, .. } = op {
                 each_index(source, &mut see);
                 each_index(dest, see);
+            } else if let PipeOp::Send { value, dest, .. } = op {
+                see(*value);
+                each_index(dest, see);
             }
         }
         StmtKind::Settle { storage, .. } => storage.slot().into_iter().for_each(see),

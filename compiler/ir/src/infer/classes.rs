@@ -305,6 +305,9 @@ impl Walk<'_> {
                 }
                 StmtKind::CopyAsync { source, .. }
                 | StmtKind::Pipe(PipeOp::Copy { source, .. }) => self.prefetch(source),
+                StmtKind::Pipe(PipeOp::Send { value, dest, .. }) => {
+                    self.access(*value, dest, true);
+                }
                 StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.see(Tile::Var(mma.var)),
                 StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }

@@ -19,19 +19,17 @@ pub(super) fn fixed(
     let mut found = Vec::new();
     collect(&kernel.body, &mut found);
     for (stmt, mma) in found {
-        let Some(axes) = sums(&kernel.vars[mma.var].shape, mma.atom.n, kernel.launch.warps) else {
+        let warps = kernel.vars[mma.var].distribution.warps;
+        let Some(axes) = sums(&kernel.vars[mma.var].shape, mma.atom.n, warps) else {
             let shape = &kernel.vars[mma.var].shape;
             findings.push(
-                Diagnostic::error(
-                    Code::E0310,
-                    format!("{} warps do not share these sums", kernel.launch.warps),
-                )
-                .label(
-                    stmt.span,
-                    format!("{shape:?} in atoms of {} by {}", WgmmaAtom::ROWS, mma.atom.n),
-                )
-                .secondary(kernel.vars[mma.var].span, "the sums")
-                .help("each warpgroup of four warps has whole atoms, all of them equally many"),
+                Diagnostic::error(Code::E0310, format!("{warps} warps do not share these sums"))
+                    .label(
+                        stmt.span,
+                        format!("{shape:?} in atoms of {} by {}", WgmmaAtom::ROWS, mma.atom.n),
+                    )
+                    .secondary(kernel.vars[mma.var].span, "the sums")
+                    .help("each warpgroup of four warps has whole atoms, all of them equally many"),
             );
             continue;
         };

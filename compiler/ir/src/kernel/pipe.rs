@@ -7,7 +7,9 @@
 use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
-use super::{BarrierId, Evict, RoleId, Stmt, StmtKind, TileAccess, ValueId};
+use super::{
+    BarrierId, Evict, Op, PrefetchRange, RoleId, Stmt, StmtKind, TileAccess, ValueId, Warpgroup,
+};
 
 /// A barrier in shared memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +26,9 @@ pub struct Barrier {
     pub from: Vec<RoleId>,
     /// Roles that wait.
     pub to: Vec<RoleId>,
+    /// `scope cluster`: CTAs of the cluster fill it, itself among them. It has one round, whose bytes are announced
+    /// where it is made.
+    pub of_cluster: bool,
     /// The other barrier of its pipeline.
     pub partner: Option<BarrierId>,
     /// Where it is declared.
@@ -73,6 +78,18 @@ pub enum PipeOp {
         /// By which instructions.
         way: CopyWay,
     },
+    /// `copy.st_async`: the role's threads send a tile to shared memory of a CTA of the cluster, whose bytes count at
+    /// the barrier of that CTA.
+    Send {
+        /// What is sent; its shape is the shape of the access.
+        value: ValueId,
+        /// Where to, in a CTA of the cluster.
+        dest: TileAccess,
+        /// The barrier.
+        barrier: BarrierId,
+        /// Index.
+        at: ValueId,
+    },
 }
 
 /// How a copy that a barrier counts is made.
@@ -91,7 +108,8 @@ impl PipeOp {
             PipeOp::Open { full, at, .. } => (*full, *at),
             PipeOp::Wait { barrier, at }
             | PipeOp::Release { barrier, at }
-            | PipeOp::Copy { barrier, at, .. } => (*barrier, *at),
+            | PipeOp::Copy { barrier, at, .. }
+            | PipeOp::Send { barrier, at, .. } => (*barrier, *at),
         }
     }
 }
@@ -102,6 +120,45 @@ pub fn copied(kind: &StmtKind) -> Option<(&TileAccess, &TileAccess)> {
         StmtKind::CopyAsync { source, dest, .. }
         | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => Some((source, dest)),
         _ => None,
+    }
+}
+
+/// Calls `see` with every access of a statement, but for those in its blocks and for what `copy.st_async` writes.
+pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
+    match kind {
+        StmtKind::Def { op: Op::Load { access, .. }, .. } | StmtKind::Store { access, .. } => {
+            see(access);
+        }
+        StmtKind::Prefetch { what: PrefetchRange::Tile(access), .. } => see(access),
+        StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
+            see(&mma.a);
+            see(&mma.b);
+        }
+        StmtKind::CopyAsync { source, dest, .. }
+        | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => {
+            see(source);
+            see(dest);
+        }
+        StmtKind::Def { .. }
+        | StmtKind::Prefetch { .. }
+        | StmtKind::SetVar { .. }
+        | StmtKind::Advance { .. }
+        | StmtKind::EmptyGroup
+        | StmtKind::Settle { .. }
+        | StmtKind::Warpgroup(_)
+        | StmtKind::Sync
+        | StmtKind::Signal(_)
+        | StmtKind::Await(_)
+        | StmtKind::SyncCluster
+        | StmtKind::SyncRole
+        | StmtKind::Pipe(_)
+        | StmtKind::Role { .. }
+        | StmtKind::For { .. }
+        | StmtKind::If { .. }
+        | StmtKind::GridWait
+        | StmtKind::GridLaunch
+        | StmtKind::Assert { .. }
+        | StmtKind::Printf { .. } => {}
     }
 }
 

@@ -19,9 +19,25 @@ pub struct Role {
     pub warps: u32,
     /// `elect one`: the first thread alone runs it.
     pub elect: bool,
+    /// `registers n`: registers of each of its threads while it runs.
+    pub registers: Option<u32>,
     /// Where it is declared.
     #[serde(skip)]
     pub span: Span,
+}
+
+/// Registers of a multiprocessor.
+const FILE: u32 = 1 << 16;
+
+/// Warps that change their registers together.
+pub const WARPGROUP: u32 = 4;
+
+/// Registers that a thread has at the entry of a kernel with budgets: as many as fit, in steps of 8.
+pub fn entry_registers(threads: u32, min_ctas: Option<u32>) -> u32 {
+    /// What a thread can have at its entry.
+    const MOST: u32 = 248;
+    let all = threads.saturating_mul(min_ctas.unwrap_or(1)).max(1);
+    (FILE / all / 8 * 8).min(MOST)
 }
 
 impl Role {
@@ -38,6 +54,12 @@ impl Role {
     /// Its first thread, counted in the CTA.
     pub fn first_thread(&self) -> u32 {
         self.first * LANES
+    }
+
+    /// What is written behind the warps: ` elect one registers 24`.
+    pub fn how(&self) -> String {
+        let elect = if self.elect { " elect one" } else { "" };
+        self.registers.map_or(elect.to_owned(), |n| format!("{elect} registers {n}"))
     }
 
     /// The warps, as they are written: `4..8`.

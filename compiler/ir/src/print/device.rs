@@ -61,8 +61,8 @@ fn statement(text: &mut String, device: &DeviceKernel, stmt: &DeviceStmt, depth:
         }
         DeviceOp::Role { role, body } => {
             let role = &device.roles[*role];
-            let elect = if role.elect { " elect one" } else { "" };
-            line!(text, depth, "{loc} role {}: warps {}{elect} {{", role.name, role.range());
+            let how = role.how();
+            line!(text, depth, "{loc} role {}: warps {}{how} {{", role.name, role.range());
             block(text, device, body, depth + 1);
             line!(text, depth, "}}");
         }
@@ -267,6 +267,10 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             let policy = evict(*policy);
             let (starts, place) = (starts.join(", "), at(*barrier, *slot));
             format!("copy.tma {map}[{starts}] -> {to} into {place}{policy}{order}")
+        }
+        DevicePipe::Send { src, dest, vectors, barrier, slot } => {
+            let to = places(device, dest, vectors);
+            format!("copy.st_async {} -> {to} into {}", src.frag, at(*barrier, *slot))
         }
         DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: policy } => {
             let side = |address: fn(&Piece) -> Address| -> Vec<Vector> {

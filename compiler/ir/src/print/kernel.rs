@@ -120,8 +120,8 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
         StmtKind::Pipe(op) => pipe(text, kernel, op, depth),
         StmtKind::Role { role, body } => {
             let role = &kernel.roles[*role];
-            let elect = if role.elect { " elect one" } else { "" };
-            line!(text, depth, "role {}: warps {}{elect} {{", role.name, role.range());
+            let how = role.how();
+            line!(text, depth, "role {}: warps {}{how} {{", role.name, role.range());
             block(text, kernel, body, depth + 1);
             line!(text, depth, "}}");
         }
@@ -179,6 +179,10 @@ fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
         }
         PipeOp::Wait { .. } => line!(text, depth, "wait {name}@{at}"),
         PipeOp::Release { .. } => line!(text, depth, "release {name}@{at}"),
+        PipeOp::Send { value, dest, .. } => {
+            let to = place(kernel, dest);
+            line!(text, depth, "copy.st_async {value} -> {to} into {name}@{at}");
+        }
         PipeOp::Copy { source, dest, evict: policy, way, .. } => {
             let (from, to) = (place(kernel, source), place(kernel, dest));
             let way = match way {

@@ -141,6 +141,7 @@ impl<'a> Lower<'a> {
             MoveKind::Prefetch => "prefetch.l2",
             MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
             MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
+            MoveKind::Copy if mv.op.is("copy.st_async") => "copy.st_async",
             MoveKind::Copy => "copy.async",
             MoveKind::Multimem => return Err(Refused),
         };
@@ -150,6 +151,7 @@ impl<'a> Lower<'a> {
         match (mv.kind, &mv.dest) {
             (MoveKind::Load, Some(dest)) => self.load_into(mv, dest, span),
             (MoveKind::Store, Some(dest)) => self.store(mv, dest, span),
+            (MoveKind::Copy, Some(dest)) if mv.op.is("copy.st_async") => self.send(mv, dest, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.bulk") => self.copy_bulk(mv, dest, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.tma") => self.copy_tma(mv, dest, span),
             (MoveKind::Copy, Some(dest)) => self.copy_async(mv, dest, span),

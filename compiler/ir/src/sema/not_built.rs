@@ -69,9 +69,10 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
 
 fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
     match mv.kind {
-        MoveKind::Copy if mv.op.is("copy.bulk") || mv.op.is("copy.tma") => return None,
-        MoveKind::Copy if !mv.op.is("copy.async") => {
-            return Some((whole, "stores into other CTAs that a barrier counts"));
+        MoveKind::Copy
+            if mv.op.is("copy.bulk") || mv.op.is("copy.tma") || mv.op.is("copy.st_async") =>
+        {
+            return None;
         }
         MoveKind::Multimem => return Some((whole, "`multimem` operations")),
         MoveKind::Load | MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch => {}

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use kernel_abi::DType;
-use kernel_dsl::ast::{self, BinaryOp, Callee, Edge, Expr, ExprKind, InstanceKind, Move, Name};
+use kernel_dsl::ast::{
+    self, BinaryOp, Callee, Edge, Expr, ExprKind, InstanceKind, Move, Name, Scope,
+};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
@@ -48,6 +50,9 @@ impl<'a> Lower<'a> {
     pub(super) fn pipeline(&mut self, ast: &'a ast::Pipeline, span: Span) -> Outcome<()> {
         let slots = self.const_extent(&ast.stages, "the number of stages", 1, MAX_RING)?;
         for edge in [&ast.full, &ast.empty] {
+            if edge.scope.is_some() {
+                return Err(self.not_built(edge.span, "the scope of an edge of a pipeline"));
+            }
             if let Some(ring) = &edge.ring {
                 return Err(self.not_built(ring.span, "`ring` of an edge of a pipeline"));
             }
@@ -68,6 +73,16 @@ impl<'a> Lower<'a> {
 
     /// `barrier NAME : ring n from A to B;`
     pub(super) fn barrier(&mut self, ast: &'a ast::Barrier, span: Span) -> Outcome<()> {
+        let of_cluster = match ast.edge.scope {
+            Some(Scope::Cluster) => true,
+            None => false,
+            Some(Scope::Cta | Scope::Gpu | Scope::Sys) => {
+                return Err(self.not_built(ast.edge.span, "this scope of a barrier"));
+            }
+        };
+        if of_cluster {
+            return self.barrier_of_cluster(ast, span);
+        }
         if let Some(bytes) = &ast.edge.bytes {
             return Err(self.not_built(bytes.span, "bytes of a barrier outside of a pipeline"));
         }
@@ -76,6 +91,20 @@ impl<'a> Lower<'a> {
             None => 1,
         };
         let barrier = self.edge(&ast.name.text, &ast.name, &ast.edge, slots)?;
+        self.meet(&ast.name, Meeting::Barrier(barrier), span)
+    }
+
+    /// `barrier NAME : bytes(s) scope cluster to B;`
+    fn barrier_of_cluster(&mut self, ast: &'a ast::Barrier, span: Span) -> Outcome<()> {
+        let edge = &ast.edge;
+        let (Some(_), None, true) = (&edge.bytes, &edge.ring, edge.from.is_empty()) else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a barrier that other CTAs fill")
+                    .label(edge.span, "it counts bytes, has one slot, and anyone may send to it")
+                    .help("write `barrier NAME : bytes(TILE) scope cluster to ROLE;`"),
+            ));
+        };
+        let barrier = self.edge(&ast.name.text, &ast.name, edge, 1)?;
         self.meet(&ast.name, Meeting::Barrier(barrier), span)
     }
 
@@ -91,9 +120,7 @@ impl<'a> Lower<'a> {
     }
 
     fn edge(&mut self, name: &str, at: &'a Name, edge: &'a Edge, slots: u32) -> Outcome<BarrierId> {
-        if edge.scope.is_some() {
-            return Err(self.not_built(edge.span, "the scope of a barrier"));
-        }
+        let of_cluster = matches!(edge.scope, Some(Scope::Cluster));
         let bytes = match &edge.bytes {
             Some(bytes) => self.bytes_of(bytes)?,
             None => 0,
@@ -104,7 +131,7 @@ impl<'a> Lower<'a> {
                     .label(edge.span, format!("a barrier counts up to {MAX_BYTES}")),
             ));
         };
-        if edge.from.is_empty() || edge.to.is_empty() {
+        if (edge.from.is_empty() && !of_cluster) || edge.to.is_empty() {
             return Err(self.error(
                 Diagnostic::error(Code::E0154, "an edge without a role at both ends")
                     .label(edge.span, "write `from ROLE to ROLE`"),
@@ -117,6 +144,7 @@ impl<'a> Lower<'a> {
             bytes,
             from: Vec::new(),
             to: Vec::new(),
+            of_cluster,
             partner: None,
             span: at.span,
         });
@@ -201,6 +229,21 @@ impl<'a> Lower<'a> {
 
     /// `ld@t`, `ld.full@t`, `done`: what it means, which part of it, and the index.
     fn meeting(&mut self, e: &'a Expr) -> Outcome<(Meeting, Option<&'a str>, ValueId)> {
+        let (meeting, part, at, cta) = self.meeting_of(e)?;
+        match cta {
+            None => Ok((meeting, part, at)),
+            Some(cta) => Err(self.error(
+                Diagnostic::error(Code::E0154, "a barrier of another CTA")
+                    .label(cta.span, "only `copy.st_async` reaches it"),
+            )),
+        }
+    }
+
+    /// The same with the CTA that is named.
+    fn meeting_of(
+        &mut self,
+        e: &'a Expr,
+    ) -> Outcome<(Meeting, Option<&'a str>, ValueId, Option<&'a Expr>)> {
         let ExprKind::Ref(reference) = &e.kind else {
             return Err(self.error(
                 Diagnostic::error(Code::E0206, "no pipeline and no barrier").label(e.span, ""),
@@ -219,18 +262,18 @@ impl<'a> Lower<'a> {
             }
             return Err(self.unknown(&name.text, name.span));
         };
-        let index = match reference.at.as_slice() {
-            [] => Operand::Const(Const::int(0)),
-            [at] => match &at.kind {
-                InstanceKind::Slot(index) => self.expr(index)?,
-                InstanceKind::Cta(_) | InstanceKind::Peer(_) | InstanceKind::AllPeers => {
-                    return Err(self.not_built(at.span, "barriers of other CTAs"));
+        let (mut index, mut cta) = (Operand::Const(Const::int(0)), None);
+        for at in &reference.at {
+            match &at.kind {
+                InstanceKind::Slot(slot) => index = self.expr(slot)?,
+                InstanceKind::Cta(rank) => cta = Some(&**rank),
+                InstanceKind::Peer(_) | InstanceKind::AllPeers => {
+                    return Err(self.not_built(at.span, "barriers of other ranks"));
                 }
-            },
-            [_, at, ..] => return Err(self.not_built(at.span, "barriers of other CTAs")),
-        };
+            }
+        }
         let index = self.scalar(index, DType::I32, "the index of a slot", e.span)?;
-        Ok((meeting, part, index))
+        Ok((meeting, part, index, cta))
     }
 
     fn full_or_empty(&mut self, e: &'a Expr) -> Outcome<(BarrierId, Option<BarrierId>, ValueId)> {
@@ -386,5 +429,67 @@ impl<'a> Lower<'a> {
         });
         let op = PipeOp::Copy { source, dest, barrier, at, evict, way };
         self.emit(StmtKind::Pipe(op), span)
+    }
+
+    /// `copy.st_async v -> s@cta(c)[…] into b@cta(c);`
+    pub(super) fn send(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        let Some(into) = &mv.into else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a store that no barrier counts")
+                    .label(span, "nobody could wait for it")
+                    .help("write `into BARRIER@cta(c)`"),
+            ));
+        };
+        if self.role.is_none() {
+            return Err(self.not_built(span, "`copy.st_async` outside of roles"));
+        }
+        let value = self.expr(&mv.source);
+        let slice = self.slice(dest, dest.span);
+        let (meeting, _, at, cta) = self.meeting_of(into)?;
+        let (value, slice) = (value?, slice?);
+        let (Storage::Remote(_, _, to), Some(cta)) = (slice.storage, cta) else {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "`copy.st_async` goes to a CTA of the cluster")
+                    .label(span, "which one?")
+                    .help("write `copy.st_async v -> s@cta(c)[…] into b@cta(c);`"),
+            ));
+        };
+        let Meeting::Barrier(barrier) = meeting else {
+            return Err(self.not_built(into.span, "stores into a pipeline of another CTA"));
+        };
+        let operand = self.expr(cta)?;
+        let counted = self.scalar(operand, DType::I32, "the rank of a CTA", cta.span)?;
+        let declared = &self.kernel.barriers[barrier];
+        if !declared.of_cluster {
+            let at = declared.span;
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a barrier that counts no bytes of other CTAs")
+                    .label(into.span, "declared without `scope cluster`")
+                    .secondary(at, "declared here"),
+            ));
+        }
+        if self.congruence(to) != self.congruence(counted)
+            || (to != counted && self.congruence(to).0 != 0)
+        {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "bytes that count at another CTA")
+                    .label(into.span, "not the CTA that they are sent to")
+                    .secondary(dest.span, "sent here")
+                    .help("name the same CTA both times"),
+            ));
+        }
+        self.whole_pieces(&slice, dest.span)?;
+        if !matches!(slice.dtype, DType::F32 | DType::I32 | DType::U32) {
+            return Err(self.not_built(dest.span, &format!("`copy.st_async` of {}", slice.dtype)));
+        }
+        let tile = self.tile(value, Some(slice.dtype), mv.source.span)?;
+        let wanted = "the destination";
+        self.same_type(&tile, slice.dtype, &slice.shape, mv.source.span, dest.span, wanted)?;
+        match (tile.id(), slice.access) {
+            (Some(value), Some(dest)) => {
+                self.emit(StmtKind::Pipe(PipeOp::Send { value, dest, barrier, at }), span)
+            }
+            (_, _) => Ok(()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `role NAME: warps a..b elect one { … }` and `sync NAME;`
 
-use kernel_dsl::ast::{self, ExprKind, Name, RangeEnd, SyncTarget};
+use kernel_dsl::ast::{self, Expr, ExprKind, Name, RangeEnd, SyncTarget};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
@@ -15,9 +15,6 @@ use kernel_abi::DType;
 impl<'a> Lower<'a> {
     /// `role NAME: warps a..b elect one { … }`
     pub(super) fn role(&mut self, ast: &'a ast::Role, span: Span) -> Outcome<()> {
-        if let Some(registers) = &ast.registers {
-            return Err(self.not_built(registers.span, "register budgets of roles"));
-        }
         if !self.is_top() || self.role.is_some() || !self.calls.is_empty() {
             return Err(self.error(
                 Diagnostic::error(Code::E0150, "a role inside of something else")
@@ -42,11 +39,16 @@ impl<'a> Lower<'a> {
                     .label(ast.header_span, "each takes one of the 15 named barriers of a CTA"),
             ));
         }
+        let registers = match &ast.registers {
+            Some(registers) => Some(self.budget(registers)?),
+            None => None,
+        };
         let role = self.kernel.roles.push(Role {
             name: ast.name.text.clone(),
             first,
             warps,
             elect: ast.elect_one,
+            registers,
             span: ast.header_span,
         });
         let outer = self.frame.enter_role();
@@ -55,6 +57,18 @@ impl<'a> Lower<'a> {
         self.role = None;
         self.frame.leave_role(outer);
         self.emit(StmtKind::Role { role, body }, span)
+    }
+
+    /// `registers n`
+    fn budget(&mut self, e: &'a Expr) -> Outcome<u32> {
+        let registers = self.const_int(e, "a number of registers")?;
+        let fits = u32::try_from(registers).ok().filter(|n| (24..=240).contains(n) && n % 8 == 0);
+        fits.ok_or_else(|| {
+            self.error(
+                Diagnostic::error(Code::E0155, format!("a budget of {registers} registers"))
+                    .label(e.span, "a multiple of 8 from 24 to 240"),
+            )
+        })
     }
 
     /// First warp and number of warps.

@@ -96,10 +96,7 @@ impl<'a> Lower<'a> {
             Ast::Signal(signal) => self.signal(signal, stmt.span),
             Ast::Await(wait) => self.wait_for(wait, stmt.span),
             Ast::Atom(atom) => self.atom(atom),
-            Ast::Mma(mma) => {
-                self.outside_of_roles("`mma`", stmt.span)?;
-                self.mma(mma, stmt.span)
-            }
+            Ast::Mma(mma) => self.mma(mma, stmt.span),
             Ast::Commit(barrier) => self.commit(barrier.as_ref(), stmt.span),
             Ast::Settle(settle) if self.names_sums(settle) => self.settle_sums(settle, stmt.span),
             Ast::Settle(settle) => self.settle(settle, stmt.span),

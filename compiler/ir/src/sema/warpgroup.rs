@@ -99,17 +99,37 @@ impl<'a> Lower<'a> {
         if sum != DType::F32 {
             return Err(self.not_built(d.span, &format!("`wgmma` with sums of {sum}")));
         }
-        let warps = self.kernel.launch.warps;
-        if !warps.is_multiple_of(WgmmaAtom::WARPS) {
-            return Err(self.error(
-                Diagnostic::error(Code::E0215, format!("`wgmma` in a kernel of {warps} warps"))
-                    .label(atom.value.span, "four warps are a warpgroup, which works together")
-                    .secondary(self.kernel.span, format!("launched with `warps: {warps}`"))
-                    .help("take a multiple of 4"),
-            ));
-        }
         self.frame.define(&atom.name, Entity::Atom(WgmmaAtom { n: columns, dtype: left }));
         Ok(())
+    }
+
+    /// Whole warpgroups run the statement at hand.
+    fn whole_warpgroups(&mut self, span: Span) -> Outcome<()> {
+        let (first, warps, place) = match self.role {
+            None => {
+                let warps = self.kernel.launch.warps;
+                (0, warps, (self.kernel.span, format!("launched with `warps: {warps}`")))
+            }
+            Some(role) => {
+                let role = &self.kernel.roles[role];
+                let text = if role.elect { "one thread" } else { "these warps" };
+                (role.first, role.warps, (role.span, text.to_owned()))
+            }
+        };
+        let is_thread = self.elected().is_some();
+        if !is_thread && (first | warps).is_multiple_of(WgmmaAtom::WARPS) {
+            return Ok(());
+        }
+        let what = match self.role {
+            None => format!("`wgmma` in a kernel of {warps} warps"),
+            Some(_) => format!("`wgmma` in a role of warps {first}..{}", first + warps),
+        };
+        Err(self.error(
+            Diagnostic::error(Code::E0215, what)
+                .label(span, "four warps are a warpgroup, which works together")
+                .secondary(place.0, place.1)
+                .help("take a multiple of 4 warps, the first of them a multiple of 4, without `elect one`"),
+        ))
     }
 
     fn exactly(&mut self, e: &'a Expr, wanted: u32, what: &str) -> Outcome<()> {
@@ -157,6 +177,7 @@ impl<'a> Lower<'a> {
 
     /// `mma a * (b)^T -> acc via ATOM add cond;`
     pub(super) fn mma(&mut self, mma: &'a Mma, span: Span) -> Outcome<()> {
+        self.whole_warpgroups(span)?;
         let atom = self.atom_named(&mma.via);
         let ExprKind::Transpose(right) = &mma.b.kind else {
             return Err(self.not_built(mma.b.span, "a right operand without `^T`"));
@@ -308,7 +329,10 @@ impl<'a> Lower<'a> {
     pub(super) fn commit(&mut self, barrier: Option<&'a Expr>, span: Span) -> Outcome<()> {
         match barrier {
             Some(barrier) => Err(self.not_built(barrier.span, "`commit` to a barrier")),
-            None => self.emit(StmtKind::Warpgroup(Warpgroup::Commit), span),
+            None => {
+                self.whole_warpgroups(span)?;
+                self.emit(StmtKind::Warpgroup(Warpgroup::Commit), span)
+            }
         }
     }
 
@@ -321,6 +345,7 @@ impl<'a> Lower<'a> {
 
     /// `settle acc but n;`
     pub(super) fn settle_sums(&mut self, settle: &'a Settle, span: Span) -> Outcome<()> {
+        self.whole_warpgroups(span)?;
         let (frag, slot, _) = self.assignable(&settle.value)?;
         let pending = match &settle.but {
             Some(but) => self.const_extent(but, "the groups that stay in flight", 0, 7)?,

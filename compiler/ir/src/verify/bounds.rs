@@ -62,6 +62,7 @@ impl Walk<'_> {
                 self.access(source);
                 self.access(dest);
             }
+            StmtKind::Pipe(PipeOp::Send { dest, .. }) => self.access(dest),
             StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
                 self.access(&mma.a);
                 self.access(&mma.b);

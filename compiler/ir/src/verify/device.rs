@@ -9,18 +9,20 @@ use crate::device::{
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
-use crate::kernel::{ParamId, WgmmaAtom};
+use crate::kernel::{ParamId, RoleId, WgmmaAtom};
 use crate::order::{Effect, join};
 
 pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
     let defined = kernel.frags.iter().map(|_| false).collect();
-    let mut walk = Structure { kernel, defined, sink };
+    let mut walk = Structure { kernel, defined, role: None, sink };
     walk.block(&kernel.body);
 }
 
 struct Structure<'a> {
     kernel: &'a DeviceKernel,
     defined: IndexVec<FragId, bool>,
+    /// The role whose statements these are.
+    role: Option<RoleId>,
     sink: &'a mut Sink,
 }
 
@@ -211,7 +213,9 @@ impl Structure<'_> {
                 if self.kernel.roles.get(*role).is_none() {
                     self.fault(loc, format!("{role} is not declared"));
                 }
+                self.role = Some(*role);
                 self.block(body);
+                self.role = None;
             }
             DeviceOp::If { cond, then_body, else_body } => {
                 self.element(loc, *cond, 0);
@@ -316,6 +320,15 @@ impl Structure<'_> {
         }
     }
 
+    /// Whole warpgroups run the statements.
+    fn whole_warpgroups(&self) -> bool {
+        let (first, warps) = match self.role.and_then(|role| self.kernel.roles.get(role)) {
+            Some(role) => (role.first, if role.elect { 1 } else { role.warps }),
+            None => (0, self.kernel.launch.warps),
+        };
+        (first | warps).is_multiple_of(WgmmaAtom::WARPS)
+    }
+
     fn warpgroup(&mut self, loc: LocId, op: &WarpgroupOp) {
         if let Some(slot) = op.slot()
             && self.kernel.slots.get(slot).is_none_or(|slot| slot.dtype != DType::F32)
@@ -330,7 +343,7 @@ impl Structure<'_> {
         if !is_atom
             || product.sums.len() != product.n as usize / 2
             || product.sums.iter().any(|&register| register >= len)
-            || !self.kernel.launch.warps.is_multiple_of(WgmmaAtom::WARPS)
+            || !self.whole_warpgroups()
         {
             self.fault(loc, "a product of a warpgroup that is no instruction".to_owned());
         }

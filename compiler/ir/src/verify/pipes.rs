@@ -1,10 +1,15 @@
 //! R3, R4: rounds of barriers add up, and slots go round between roles.
 //!
-//! What a role does with one index of a pipeline, or at one index of a barrier, stands in one list of statements: the
+//! Where all indices of a barrier are constants, they are checked one by one, see [`exact`]. Otherwise:
+//! what a role does with one index of a pipeline, or at one index of a barrier, stands in one list of statements: the
 //! producer opens, fills, and releases where it fills by stores; the consumer waits and releases. Assumes forms of
 //! scalars as [`Knowledge`] has them. Guarantees (E0154) that each index from 0 on is handled once, in order, by every
 //! role that the edge names, up to one common number; that copies bring the bytes that the edge counts; and that all
 //! roles of a barrier run side by side. So rounds alternate on both sides, and nobody waits for what never comes.
+
+mod exact;
+mod inbox;
+mod rounds;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +17,14 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, StmtKind, ValueId};
+use crate::kernel::{
+    Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, StmtKind, TileAccess, ValueId,
+};
+use exact::Exact;
+pub(super) use inbox::inboxes;
+
+/// What all findings of this pass say first.
+const TITLE: &str = "a slot does not go round between its roles";
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.barriers.is_empty() {
@@ -30,10 +42,25 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         begun: 0,
         ended: Vec::new(),
         sequences: BTreeMap::new(),
-        sink,
+        findings: Vec::new(),
     };
     walk.block(&kernel.body);
     walk.compare();
+    let found = walk.findings;
+    let exact = Exact::of(kernel);
+    for (barrier, finding) in found {
+        if !exact.decided.contains(&barrier) {
+            sink.push(finding);
+        }
+    }
+    exact.findings.into_iter().for_each(|finding| sink.push(finding));
+}
+
+/// The bytes that a copy brings.
+fn bytes_of(kernel: &Kernel, dest: &TileAccess) -> u64 {
+    let bits = u64::from(kernel.dtype_of(dest.storage).bits());
+    let shape = super::structure::access_shape(kernel, dest);
+    shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e))).saturating_mul(bits) / 8
 }
 
 /// What a role does at one index, in one list of statements.
@@ -91,7 +118,8 @@ struct Walk<'a> {
     /// Those that have ended, with their indices: begin, barrier, side, first, number, place.
     ended: Vec<Ended>,
     sequences: BTreeMap<(BarrierId, RoleId, bool), Sequence>,
-    sink: &'a mut Sink,
+    /// What is wrong, by the barrier that names the pipeline.
+    findings: Vec<(BarrierId, Diagnostic)>,
 }
 
 impl<'a> Walk<'a> {
@@ -172,20 +200,24 @@ impl<'a> Walk<'a> {
     }
 
     fn pipe(&mut self, op: &PipeOp, span: Span) {
+        let pipeline = self.pipeline(op.place().0);
+        if self.kernel.barriers[pipeline].of_cluster {
+            return;
+        }
         if let Some(choice) = self.is_conditional {
-            self.wrong(span, "this is done on some paths alone")
+            self.wrong(pipeline, span, "this is done on some paths alone")
                 .map(|d| d.secondary(choice, "the choice"))
                 .map(|d| d.help("let the choice stand between `wait` and `release`"))
-                .report(self.sink);
+                .report(&mut self.findings);
             return;
         }
         let (barrier, at) = op.place();
-        let (pipeline, index) = (self.pipeline(barrier), self.known.form(at));
+        let index = self.known.form(at);
         let found = self.groups.iter().position(|g| g.barrier == pipeline && g.index == index);
         let starts = match op {
             PipeOp::Open { .. } | PipeOp::Wait { .. } => true,
             PipeOp::Release { .. } => self.kernel.barriers[barrier].partner.is_none(),
-            PipeOp::Copy { .. } => false,
+            PipeOp::Copy { .. } | PipeOp::Send { .. } => false,
         };
         let at = match found {
             Some(at) => at,
@@ -206,31 +238,27 @@ impl<'a> Walk<'a> {
             }
             None => {
                 self.wrong(
+                    pipeline,
                     span,
                     "the slot is neither opened nor waited for in this list of statements",
                 )
                 .map(|d| d.help("put `open` or `wait` with the same index before it"))
-                .report(self.sink);
+                .report(&mut self.findings);
                 return;
             }
         };
-        let bytes = if let PipeOp::Copy { source, dest, .. } = op {
-            let bits = u64::from(self.kernel.dtype_of(source.storage).bits());
-            let shape = super::structure::access_shape(self.kernel, dest);
-            shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e))).saturating_mul(bits) / 8
-        } else {
-            0
-        };
+        let bytes =
+            if let PipeOp::Copy { dest, .. } = op { bytes_of(self.kernel, dest) } else { 0 };
         let group = &mut self.groups[at];
         let again = match op {
             PipeOp::Open { .. } => std::mem::replace(&mut group.opened, true),
             PipeOp::Wait { .. } => std::mem::replace(&mut group.waited, true),
             PipeOp::Release { .. } => group.released.replace(barrier).is_some(),
-            PipeOp::Copy { .. } => group.released.is_some(),
+            PipeOp::Copy { .. } | PipeOp::Send { .. } => group.released.is_some(),
         };
         group.bytes = group.bytes.saturating_add(bytes);
         if again {
-            self.wrong(span, "the same index a second time").report(self.sink);
+            self.wrong(pipeline, span, "the same index a second time").report(&mut self.findings);
         }
     }
 
@@ -245,31 +273,33 @@ impl<'a> Walk<'a> {
                 group.released.is_some()
             };
             if !ends_well {
-                self.wrong(group.span, "this slot is never released")
+                self.wrong(group.barrier, group.span, "this slot is never released")
                     .map(|d| d.help("put `release` with the same index behind its last use"))
-                    .report(self.sink);
+                    .report(&mut self.findings);
             }
             if group.opened && group.bytes != u64::from(full.bytes) {
                 let said = full.bytes;
                 let found = group.bytes;
                 self.wrong(
+                    group.barrier,
                     group.span,
                     &format!("copies bring {found} bytes of the {said} that are announced"),
                 )
                 .map(|d| d.secondary(full.span, "declared here"))
-                .report(self.sink);
+                .report(&mut self.findings);
             }
             if group.opened && group.waited {
-                self.wrong(group.span, "one role is on both sides").report(self.sink);
+                self.wrong(group.barrier, group.span, "one role is on both sides")
+                    .report(&mut self.findings);
             }
         }
         let arrives = group.opened || (full.partner.is_none() && group.released.is_some());
         let Some((start, count)) = self.indices(group) else {
-            self.wrong(group.span, "this index cannot be followed")
+            self.wrong(group.barrier, group.span, "this index cannot be followed")
                 .map(|d| {
                     d.help("count it by a loop with step 1, or by constants: `for t in 0..n { open p@t; … }`")
                 })
-                .report(self.sink);
+                .report(&mut self.findings);
             return;
         };
         let key = (group.barrier, role, arrives);
@@ -286,9 +316,9 @@ impl<'a> Walk<'a> {
             let expected = before.unwrap_or(Form::constant(0));
             let gap = start.plus(-1, &expected).and_then(|gap| gap.as_constant());
             if gap != Some(0) {
-                self.wrong(span, "indices do not go on from the last one")
+                self.wrong(key.0, span, "indices do not go on from the last one")
                     .map(|d| d.help("handle every index from 0 on once, in order"))
-                    .report(self.sink);
+                    .report(&mut self.findings);
             }
             if let Some(sum) = start.plus(1, &count) {
                 let region = self.region;
@@ -315,7 +345,7 @@ impl<'a> Walk<'a> {
     /// Every role of a barrier handles as many indices as the others.
     fn compare(&mut self) {
         for (id, barrier) in self.kernel.barriers.iter_enumerated() {
-            if self.pipeline(id) != id {
+            if self.pipeline(id) != id || barrier.of_cluster {
                 continue;
             }
             self.runs_ahead(id, barrier);
@@ -327,7 +357,7 @@ impl<'a> Walk<'a> {
                 .chain(barrier.to.iter().map(|r| (*r, false)));
             for (role, arrives) in ends.collect::<Vec<_>>() {
                 let Some(own) = self.sequences.get(&(id, role, arrives)).cloned() else {
-                    self.unused(barrier, role, arrives);
+                    self.unused(id, barrier, role, arrives);
                     continue;
                 };
                 let Some(first) = &first else {
@@ -342,10 +372,10 @@ impl<'a> Walk<'a> {
                         "the roles do not run side by side"
                     };
                     let other = first.span;
-                    self.wrong(own.span, why)
+                    self.wrong(id, own.span, why)
                         .map(|d| d.secondary(other, "the other end").secondary(barrier.span, "declared here"))
                         .map(|d| d.help("bound both loops by one constant, or by one scalar that is made before the roles"))
-                        .report(self.sink);
+                        .report(&mut self.findings);
                 }
             }
         }
@@ -358,41 +388,41 @@ impl<'a> Walk<'a> {
         let most = own.max_by_key(|(_, s)| s.count.as_constant().unwrap_or(i128::MAX));
         let Some((_, most)) = most.filter(|_| barrier.partner.is_none()) else { return };
         if most.count.as_constant().is_none_or(|count| count > slots) {
-            self.wrong(most.span, "nothing keeps one side from running ahead of the other")
+            self.wrong(id, most.span, "nothing keeps one side from running ahead of the other")
                 .map(|d| d.secondary(barrier.span, format!("{slots} slots, each for one round")))
                 .map(|d| d.help("hand slots over by a `pipeline`, or give the barrier a slot for each index"))
-                .report(self.sink);
+                .report(&mut self.findings);
         }
     }
 
-    fn unused(&mut self, barrier: &Barrier, role: RoleId, arrives: bool) {
+    fn unused(&mut self, id: BarrierId, barrier: &Barrier, role: RoleId, arrives: bool) {
         let role = &self.kernel.roles[role];
         let verb = if arrives { "arrives at" } else { "waits for" };
-        self.sink.push(
+        self.findings.push((
+            id,
             Diagnostic::error(
                 Code::E0154,
                 format!("`{}` never {verb} `{}`", role.name, barrier.name),
             )
             .label(role.span, "this role")
             .secondary(barrier.span, "declared here, with the role on its edge"),
-        );
+        ));
     }
 
-    fn wrong(&self, span: Span, why: &str) -> Finding {
-        let message = "a slot does not go round between its roles";
-        Finding(Diagnostic::error(Code::E0154, message).label(span, why))
+    fn wrong(&self, barrier: BarrierId, span: Span, why: &str) -> Finding {
+        Finding(barrier, Diagnostic::error(Code::E0154, TITLE).label(span, why))
     }
 }
 
 /// A finding that is still being written.
-struct Finding(Diagnostic);
+struct Finding(BarrierId, Diagnostic);
 
 impl Finding {
     fn map(self, more: impl FnOnce(Diagnostic) -> Diagnostic) -> Finding {
-        Finding(more(self.0))
+        Finding(self.0, more(self.1))
     }
 
-    fn report(self, sink: &mut Sink) {
-        sink.push(self.0);
+    fn report(self, findings: &mut Vec<(BarrierId, Diagnostic)>) {
+        findings.push((self.0, self.1));
     }
 }

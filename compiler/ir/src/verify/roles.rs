@@ -1,14 +1,17 @@
 //! R9 of roles: what runs side by side shares no warp and no buffer that one of them stores to.
 //!
 //! Assumes that roles stand at the top of a kernel. Guarantees (E0150) that the warps of roles of one region are
-//! apart and are warps of the kernel, and (E0153) that no role loads from a buffer that another role of the region
+//! apart and are warps of the kernel, (E0155) that registers which roles ask for are there, and (E0153) that no role loads from a buffer that another role of the region
 //! stores to. Two roles may store to one buffer: that they store to other elements is the author's business, as it is
 //! between CTAs, and the emulator's.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
-use crate::kernel::{Kernel, Op, ParamId, RoleId, Stmt, StmtKind, TileAccess, copied};
+use crate::kernel::{
+    Kernel, Op, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, copied,
+    entry_registers,
+};
 
 /// An access of a buffer.
 struct Touch {
@@ -24,6 +27,7 @@ struct Member {
 }
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    budgets(kernel, sink);
     let mut region: Vec<Member> = Vec::new();
     for stmt in &kernel.body {
         let StmtKind::Role { role, body } = &stmt.kind else {
@@ -36,6 +40,57 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         let member = Member { role: *role, touches };
         region.iter().for_each(|other| buffers(kernel, other, &member, sink));
         region.push(member);
+    }
+}
+
+/// Register budgets: whole warpgroups, in the last region, and together no more than the CTA starts with.
+fn budgets(kernel: &Kernel, sink: &mut Sink) {
+    let with_budget = |stmt: &Stmt| {
+        let StmtKind::Role { role, .. } = &stmt.kind else { return None };
+        kernel.roles.get(*role).filter(|role| role.registers.is_some())
+    };
+    let refuse = |role: &Role, why: String, help: &str| {
+        Diagnostic::error(Code::E0155, format!("the registers of `{}`", role.name))
+            .label(role.span, why)
+            .help(help)
+    };
+    let entry = entry_registers(kernel.launch.threads(), kernel.launch.min_ctas);
+    let mut others = kernel.launch.warps;
+    let mut needed: u32 = 0;
+    let mut last = None;
+    for (at, stmt) in kernel.body.iter().enumerate() {
+        let Some(role) = with_budget(stmt) else { continue };
+        if !(role.first | role.warps).is_multiple_of(WARPGROUP) {
+            let why = format!("warps {} are no whole groups of {WARPGROUP}", role.range());
+            sink.push(refuse(role, why, "four warps change their registers together"));
+            return;
+        }
+        let is_role = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Role { .. });
+        if let Some(after) = kernel.body[at..].iter().find(|stmt| !is_role(stmt)) {
+            let help = "let the roles with budgets be the end of the kernel";
+            sink.push(
+                refuse(role, "its warps go on after it".to_owned(), help)
+                    .secondary(after.span, "all warps run this"),
+            );
+            return;
+        }
+        others = others.saturating_sub(role.warps);
+        needed = needed.saturating_add(role.registers.unwrap_or(0).saturating_mul(role.warps));
+        last = Some(role);
+    }
+    let Some(role) = last else { return };
+    needed = needed.saturating_add(others.saturating_mul(entry));
+    let there = entry.saturating_mul(kernel.launch.warps);
+    if needed > there {
+        let [needed, there] = [needed, there].map(|n| n.saturating_mul(crate::distribution::LANES));
+        let why = format!(
+            "all warps together would have {needed} registers of the {there} that the CTA starts with"
+        );
+        let help = "let other roles have less: a warpgroup that only loads needs 24 to 40";
+        sink.push(
+            refuse(role, why, help)
+                .secondary(kernel.span, format!("{entry} registers a thread at the entry")),
+        );
     }
 }
 

@@ -260,7 +260,15 @@ impl<'k> Knowledge<'k> {
                     CompareOp::Gt => vec![above(&a, &b, 1)],
                     CompareOp::Ge => vec![above(&a, &b, 0)],
                     CompareOp::Eq => vec![above(&a, &b, 0), above(&b, &a, 0)],
-                    CompareOp::Ne => Vec::new(),
+                    // At the edge of what both can be, the other is on the inner side.
+                    CompareOp::Ne => {
+                        let difference = a.plus(-1, &b).map(|d| self.interval(&d));
+                        match difference {
+                            Some(Interval { lo: Some(0), .. }) => vec![above(&a, &b, 1)],
+                            Some(Interval { hi: Some(0), .. }) => vec![above(&b, &a, 1)],
+                            Some(_) | None => Vec::new(),
+                        }
+                    }
                 };
                 facts.into_iter().flatten().collect()
             }

@@ -67,6 +67,8 @@ struct Walk<'a> {
     state: State,
     /// The roles that run beside each other here.
     region: Region,
+    /// Tiles that CTAs of the cluster send to.
+    inboxes: BTreeSet<SmemId>,
     /// Pairs of places that have been reported.
     reported: BTreeSet<(Span, Span)>,
     /// Each `settle`, and whether some round has found a copy for it.
@@ -91,6 +93,7 @@ impl<'a> Walk<'a> {
             first_rounds: Vec::new(),
             state: State::default(),
             region: Region::default(),
+            inboxes: super::pipes::inboxes(kernel).into_iter().map(|(tile, _)| tile).collect(),
             reported: BTreeSet::new(),
             settles: BTreeMap::new(),
             sums_settled: BTreeMap::new(),
@@ -159,7 +162,7 @@ impl<'a> Walk<'a> {
             StmtKind::Sync | StmtKind::SyncCluster | StmtKind::SyncRole | StmtKind::Await(_) => {
                 self.state.sync()
             }
-            StmtKind::Pipe(op) => self.pipe(op),
+            StmtKind::Pipe(op) => self.pipe(op, stmt.span),
             StmtKind::Role { role, body } => self.role(*role, body),
             StmtKind::For { var, start, end, step, body } => {
                 let in_flight = !self.state.products.is_empty() && products::uses_vars(body);
@@ -170,7 +173,7 @@ impl<'a> Walk<'a> {
                 }
             }
             StmtKind::If { cond, then_body, else_body } => {
-                let decided = self.known.decided(*cond);
+                let decided = self.decided(*cond);
                 let before = self.state.clone();
                 if decided != Some(false) {
                     self.under(self.known.path_facts(*cond, true), then_body);
@@ -190,6 +193,30 @@ impl<'a> Walk<'a> {
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
             | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    /// Whether a bool is the same wherever this place is reached.
+    fn decided(&self, cond: ValueId) -> Option<bool> {
+        let never = |truth: bool| {
+            self.known.path_facts(cond, truth).iter().any(|fact| {
+                let mut fact = fact.clone();
+                for (symbol, start) in self.first_rounds.iter().rev() {
+                    let Some(&factor) = fact.terms.get(symbol) else { continue };
+                    fact.terms.remove(symbol);
+                    match fact.plus(factor, start) {
+                        Some(known) => fact = known,
+                        None => return false,
+                    }
+                }
+                let below = Form::constant(-1).plus(-1, &fact);
+                below.is_some_and(|below| self.known.proves(&below, &self.facts))
+            })
+        };
+        match self.known.decided(cond) {
+            None if never(true) => Some(false),
+            None if never(false) => Some(true),
+            known => known,
         }
     }
 
@@ -226,6 +253,10 @@ impl<'a> Walk<'a> {
             // Each round of this loop adds to what the next one meets, and ages are bounded: it ends.
             let mut entry = self.state.clone();
             entry.next_round(var, step, most, &own);
+            let mut facts = facts.clone();
+            let behind = first.plus(i128::from(most) * i128::from(step), &Form::constant(1));
+            let later = behind.and_then(|b| Form::symbol(Symbol::Value(var)).plus(-1, &b));
+            facts.extend(later);
             loop {
                 self.state = entry.clone();
                 self.under(facts.clone(), body);
@@ -264,6 +295,10 @@ impl<'a> Walk<'a> {
 
     fn touch(&mut self, access: &TileAccess, kind: Kind, spread: Option<&Distribution>) {
         let Some((tile, slot)) = access.storage.tile() else { return };
+        // The pass over pipelines proves that these are loads behind a wait for all that is written.
+        if self.inboxes.contains(&tile) {
+            return;
+        }
         let known = &self.known;
         let mut touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
         touch.guard = self.region.guard_of(self.kernel, &touch);

@@ -194,6 +194,10 @@ impl Walk<'_> {
             let shape = access_shape(self.kernel, source);
             self.access(source, &shape);
             self.access(dest, &shape);
+        } else if let PipeOp::Send { value, dest, .. } = op {
+            self.uses(span, &[*value]);
+            let shape = self.kernel.values[*value].shape.clone();
+            self.access(dest, &shape);
         }
     }
 

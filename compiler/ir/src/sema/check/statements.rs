@@ -91,7 +91,7 @@ impl<'a> Checker<'a, '_> {
     fn index_of(&mut self, e: &'a Expr) {
         let ExprKind::Ref(reference) = &e.kind else { return };
         for at in &reference.at {
-            if let InstanceKind::Slot(index) = &at.kind {
+            if let InstanceKind::Slot(index) | InstanceKind::Cta(index) = &at.kind {
                 self.value(index);
             }
         }
@@ -213,6 +213,7 @@ impl<'a> Checker<'a, '_> {
             MoveKind::Prefetch => "prefetch.l2",
             MoveKind::Copy if mv.op.is("copy.bulk") => "copy.bulk",
             MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
+            MoveKind::Copy if mv.op.is("copy.st_async") => "copy.st_async",
             MoveKind::Copy => "copy.async",
             MoveKind::Multimem => return,
         };
@@ -260,6 +261,8 @@ impl<'a> Checker<'a, '_> {
                 mv.into.iter().for_each(|into| self.index_of(into));
                 if mv.op.is("copy.tma") {
                     self.boxed(&mv.source);
+                } else if mv.op.is("copy.st_async") {
+                    self.value(&mv.source);
                 } else {
                     self.buffer(&mv.source);
                 }

@@ -46,6 +46,11 @@ impl Judge<'_> {
         self.distance(a.tile, a.slot.as_ref(), b.slot.as_ref())
     }
 
+    /// Indices from one to the other, where that is known.
+    pub(super) fn constant_distance(&self, a: &Form, b: &Form) -> Option<i128> {
+        self.difference(b, a).and_then(|distance| distance.as_constant())
+    }
+
     /// Slots of a tile from one to the other, modulo the ring, where that is known.
     pub(super) fn distance(
         &self,

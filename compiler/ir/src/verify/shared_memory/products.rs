@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
+use super::super::scalars::Form;
 use super::Walk;
 use super::state::{Kind, Touch};
-use crate::kernel::{Op, Stmt, StmtKind, ValueId, VarId, Warpgroup, WarpgroupMma};
+use crate::kernel::{BarrierId, Op, Stmt, StmtKind, ValueId, VarId, Warpgroup, WarpgroupMma};
 
 /// More groups than any `settle` leaves in flight.
 const MAX_SINCE: u32 = 64;
@@ -120,8 +121,11 @@ impl Walk<'_> {
         for access in [&mma.a, &mma.b] {
             let Some((tile, slot)) = access.storage.tile() else { continue };
             let known = &self.known;
-            let touch = Touch::new(access, tile, slot, Kind::Read, None, |value| known.form(value));
+            let mut touch =
+                Touch::new(access, tile, slot, Kind::Read, None, |value| known.form(value));
+            touch.guard = self.region.guard_of(self.kernel, &touch);
             self.meet(&touch);
+            self.beside(&touch);
             self.state.products.add_read(touch, flight);
         }
         self.state.products.sums.insert((mma.var, mma.slot), flight);
@@ -183,6 +187,34 @@ impl Walk<'_> {
             .help(
                 "`settle` the sums, so that the group of the product is complete, and then `sync;`",
             ),
+        );
+    }
+
+    /// A slot that is given back against what products may still read.
+    pub(super) fn meet_release(&mut self, span: Span, pipeline: BarrierId, index: &Form) {
+        let judge = self.judge();
+        let meets = |(read, _): &&(Touch, Flight)| {
+            let is_other =
+                |slot: &Form| judge.constant_distance(slot, index).is_some_and(|d| d != 0);
+            read.guard == Some(pipeline) && !read.slot.as_ref().is_some_and(is_other)
+        };
+        let Some((read, flight)) = self.state.products.reads.iter().find(meets).cloned() else {
+            return;
+        };
+        if !self.reported.insert((read.span, span)) {
+            return;
+        }
+        let tile = &self.kernel.smem[read.tile].name;
+        let round = if read.is_of_earlier_round() { ", in a round before" } else { "" };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0143,
+                format!("a slot of `{tile}` is released while a product may still read it"),
+            )
+            .label(span, "whoever waits for this may fill the slot again")
+            .secondary(read.span, format!("read by the product{round}"))
+            .secondary(flight.span, "the product: not settled on every path")
+            .help("release it after the `settle` that its group does not outlast: `settle acc but 1; release ld.empty@(t - 1);`"),
         );
     }
 

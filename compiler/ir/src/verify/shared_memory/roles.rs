@@ -5,6 +5,7 @@
 //! one does before it releases a barrier of one round and another after it has waited for it.
 
 use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
 
 use super::super::scalars::Form;
 use super::state::{Kind, State, Touch};
@@ -99,18 +100,31 @@ impl Walk<'_> {
     }
 
     /// What a role does at a barrier.
-    pub(super) fn pipe(&mut self, op: &PipeOp) {
+    pub(super) fn pipe(&mut self, op: &PipeOp, span: Span) {
         let (barrier, at) = op.place();
         let (index, partner) = (self.known.form(at), self.kernel.barriers[barrier].partner);
         let pipeline = partner.map_or(barrier, |partner| partner.min(barrier));
         let is_once = self.loops.is_empty() && self.kernel.barriers[barrier].slots == 1;
         match op {
             PipeOp::Open { .. } | PipeOp::Wait { .. } if partner.is_some() => {
-                self.state.hand_over(pipeline);
+                // Copies into a slot are started by one thread.
+                let copied =
+                    matches!(op, PipeOp::Open { .. }) && self.kernel.barriers[barrier].bytes > 0;
+                let held = self.region.holds.iter().filter(|(of, _)| *of == pipeline && !copied);
+                let held: Vec<Form> = held.map(|(_, index)| index.clone()).collect();
+                self.state.hand_over(pipeline, &held);
                 self.region.holds.push((pipeline, index));
             }
             PipeOp::Release { .. } if partner.is_some() => {
-                self.region.holds.retain(|hold| *hold != (pipeline, index.clone()));
+                self.meet_release(span, pipeline, &index);
+                self.unsettled(span, Some((pipeline, &index)));
+                let judge = self.judge();
+                let is_other = |held: &Form| {
+                    judge.constant_distance(held, &index).is_some_and(|distance| distance != 0)
+                };
+                let kept =
+                    self.region.holds.iter().filter(|(of, held)| *of != pipeline || is_other(held));
+                self.region.holds = kept.cloned().collect();
             }
             PipeOp::Wait { .. } => {
                 if is_once {
@@ -118,14 +132,48 @@ impl Walk<'_> {
                 }
             }
             PipeOp::Release { .. } => {
+                self.unsettled(span, None);
                 let current = self.region.current;
                 let own = self.region.touches.iter_mut().filter(|t| Some(t.role) == current);
                 if is_once {
                     own.for_each(|touch| touch.until.push(barrier));
                 }
             }
-            PipeOp::Copy { dest, .. } => self.touch(dest, Kind::Write, None),
-            PipeOp::Open { .. } => {}
+            PipeOp::Copy { dest, .. } => {
+                // The pass over pipelines proves that the role holds the index.
+                self.region.holds.push((pipeline, index));
+                self.touch(dest, Kind::Write, None);
+                self.region.holds.pop();
+            }
+            PipeOp::Open { .. } | PipeOp::Send { .. } => {}
+        }
+    }
+
+    /// Reports a copy that may still fill what a release hands over: the slot of an index, or anything.
+    fn unsettled(&mut self, span: Span, slot: Option<(BarrierId, &Form)>) {
+        let judge = self.judge();
+        let hands_over = |copy: &&Touch| {
+            let is_other = |(pipeline, index): (BarrierId, &Form)| {
+                let distance = copy.slot.as_ref().and_then(|s| judge.constant_distance(s, index));
+                copy.guard != Some(pipeline) || distance.is_some_and(|d| d != 0)
+            };
+            !copy.settled && !slot.is_some_and(is_other)
+        };
+        let found = self.state.copies.iter().find(hands_over).cloned();
+        if let Some(copy) = found
+            && self.reported.insert((copy.span, span))
+        {
+            let tile = &self.kernel.smem[copy.tile];
+            self.sink.push(
+                Diagnostic::error(
+                    Code::E0118,
+                    format!("`{}` is handed over while a copy may still fill it", tile.name),
+                )
+                .label(span, "who waits for this may read it")
+                .secondary(copy.span, "the copy: not settled on every path")
+                .secondary(tile.span, "declared here")
+                .help("put `settle` before this"),
+            );
         }
     }
 

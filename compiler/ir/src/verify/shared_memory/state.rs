@@ -210,9 +210,14 @@ impl State {
         }
     }
 
-    /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds is ordered.
-    pub(super) fn hand_over(&mut self, pipeline: BarrierId) {
-        self.touches.retain(|touch| touch.guard != Some(pipeline));
+    /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds is ordered, but for slots
+    /// that the role holds still.
+    pub(super) fn hand_over(&mut self, pipeline: BarrierId, held: &[Form]) {
+        let stays = |touch: &Touch| {
+            touch.guard != Some(pipeline) || touch.slot.as_ref().is_some_and(|s| held.contains(s))
+        };
+        self.touches.retain(stays);
+        self.copies.retain(|copy| !copy.settled || stays(copy));
     }
 
     /// All threads meet.

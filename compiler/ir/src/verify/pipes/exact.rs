@@ -1,0 +1,369 @@
+//! Rounds of barriers, checked one by one where all indices are constants.
+//!
+//! Each role does the same on every path, so its operations are a list. The rules are checked along each list: indices
+//! are opened, waited for and released once and in order, an index is filled while it is open, with exactly the bytes
+//! that are announced, and both ends handle equally many, none included. A wait is for a number of arrivals that only
+//! grows, so whether all lists come to their ends does not depend on the order in which roles run: one order is tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel_dsl::diag::{Code, Diagnostic};
+use kernel_dsl::source::Span;
+
+use super::TITLE;
+use super::inbox;
+use super::rounds::{Act, Event, Events, Rounds, pipeline};
+use crate::kernel::{BarrierId, Kernel, RoleId};
+
+/// What is known of barriers whose indices are all constants.
+#[derive(Debug, Default)]
+pub(super) struct Exact {
+    /// Those that it is known of.
+    pub(super) decided: BTreeSet<BarrierId>,
+    /// What is wrong with them, one finding a barrier.
+    pub(super) findings: Vec<Diagnostic>,
+}
+
+impl Exact {
+    pub(super) fn of(kernel: &Kernel) -> Exact {
+        // All CTAs do the same where none sends to another one.
+        let sends = kernel.barriers.iter().any(|barrier| barrier.of_cluster);
+        let ranks = if sends { kernel.launch.cluster_size() } else { 1 };
+        let all: Vec<Rounds<'_>> = (0..ranks).map(|rank| Rounds::of(kernel, rank)).collect();
+        let named = kernel.barriers.ids().filter(|id| pipeline(kernel, *id) == *id);
+        let is_known = |id: &BarrierId| !all.iter().any(|rounds| rounds.unknown.contains(id));
+        let (inboxes, others): (Vec<_>, Vec<_>) =
+            named.partition(|id| kernel.barriers[*id].of_cluster);
+        let mut decided: BTreeSet<BarrierId> = others.into_iter().filter(is_known).collect();
+        let mut findings: Vec<Diagnostic> = decided
+            .iter()
+            .filter_map(|&barrier| {
+                let mut found =
+                    all.iter().map(|rounds| Judge { kernel, barrier, rounds }.check().err());
+                found.find_map(|finding| finding)
+            })
+            .collect();
+        for barrier in inboxes {
+            findings.extend(inbox::check(kernel, barrier, &all, is_known(&barrier)));
+            decided.insert(barrier);
+        }
+        let mut exact = Exact { decided, findings };
+        if exact.findings.is_empty() {
+            exact.findings.extend(stuck(kernel, &all, &exact.decided));
+        }
+        exact
+    }
+}
+
+fn wrong(span: Span, why: String) -> Diagnostic {
+    Diagnostic::error(Code::E0154, TITLE).label(span, why)
+}
+
+/// How far a role is with one barrier.
+#[derive(Default)]
+struct Progress {
+    /// Indices opened, waited for, and released at either side.
+    opened: i64,
+    waited: i64,
+    /// By the barrier that is released.
+    released: BTreeMap<BarrierId, i64>,
+    /// Bytes of copies into each index.
+    bytes: Vec<u64>,
+    /// Where each index was opened.
+    places: Vec<Span>,
+}
+
+struct Judge<'a> {
+    kernel: &'a Kernel,
+    barrier: BarrierId,
+    rounds: &'a Rounds<'a>,
+}
+
+impl Judge<'_> {
+    fn check(&self) -> Result<(), Diagnostic> {
+        let barrier = &self.kernel.barriers[self.barrier];
+        let ends =
+            barrier.from.iter().map(|r| (*r, true)).chain(barrier.to.iter().map(|r| (*r, false)));
+        let mut first: Option<(i64, usize, Option<Span>)> = None;
+        for (role, arrives) in ends {
+            let of_role = |events: &&Events| events.role == role;
+            let Some(events) = self.rounds.roles.iter().find(of_role) else { continue };
+            let count = self.role(events, arrives)?;
+            let own = events.events.iter().find(|event| event.barrier == self.barrier);
+            let own = own.map(|event| event.span);
+            let Some((other, region, place)) = first else {
+                first = Some((count, events.region, own));
+                continue;
+            };
+            if count == other && region == events.region {
+                continue;
+            }
+            let why = if region == events.region {
+                format!("{count} rounds here and {other} at the other end")
+            } else {
+                "the roles do not run side by side".to_owned()
+            };
+            let at = own.unwrap_or(self.kernel.roles[role].span);
+            let diagnostic = wrong(at, why).secondary(barrier.span, "declared here");
+            return Err(match place {
+                Some(place) => diagnostic.secondary(place, "the other end"),
+                None => diagnostic,
+            });
+        }
+        let slots = i64::from(barrier.slots);
+        let Some((count, _, place)) = first.filter(|(count, ..)| *count > slots) else {
+            return Ok(());
+        };
+        if barrier.partner.is_some() {
+            return Ok(());
+        }
+        Err(wrong(
+            place.unwrap_or(barrier.span),
+            format!("{count} rounds, and nothing keeps one side from running ahead of the other"),
+        )
+        .secondary(barrier.span, format!("{slots} slots, each for one round"))
+        .help("hand slots over by a `pipeline`, or give the barrier a slot for each index"))
+    }
+
+    /// How many indices a role handles, or what is wrong with one.
+    fn role(&self, events: &Events, arrives: bool) -> Result<i64, Diagnostic> {
+        let full = &self.kernel.barriers[self.barrier];
+        let mut progress = Progress::default();
+        let own = || events.events.iter().filter(|event| event.barrier == self.barrier);
+        for event in own() {
+            self.step(&mut progress, event)?;
+        }
+        let last = |span: Option<Span>| span.unwrap_or(full.span);
+        let place = |index: i64| usize::try_from(index).ok().and_then(|i| progress.places.get(i));
+        if progress.opened > 0 {
+            let stages = i64::from(full.slots);
+            for index in (progress.opened - stages).max(0)..progress.opened {
+                self.is_filled(&progress, index, last(place(index).copied()))?;
+            }
+        }
+        if full.partner.is_none() {
+            let released = progress.released.get(&self.barrier).copied().unwrap_or(0);
+            return Ok(if arrives { released } else { progress.waited });
+        }
+        if progress.opened > 0 && progress.waited > 0 {
+            return Err(wrong(
+                last(own().next().map(|event| event.span)),
+                "one role is on both sides".to_owned(),
+            ));
+        }
+        if progress.waited > 0 {
+            let released = full.partner.and_then(|empty| progress.released.get(&empty).copied());
+            let released = released.unwrap_or(0);
+            if released != progress.waited {
+                let waits = |event: &&Event| event.act == Act::Wait && event.index == released;
+                return Err(wrong(
+                    last(own().find(waits).map(|event| event.span)),
+                    format!("index {released} is never released"),
+                )
+                .help("put `release` with the same index behind its last use"));
+            }
+        }
+        Ok(if arrives { progress.opened } else { progress.waited })
+    }
+
+    fn step(&self, progress: &mut Progress, event: &Event) -> Result<(), Diagnostic> {
+        let full = &self.kernel.barriers[self.barrier];
+        let Event { act, index, span, .. } = *event;
+        let order = |next: i64| {
+            if index == next {
+                return Ok(());
+            }
+            let why = if (0..next).contains(&index) {
+                format!("index {index} a second time")
+            } else {
+                format!("index {index} where {next} is the next one")
+            };
+            Err(wrong(span, why).help("handle every index from 0 on once, in order"))
+        };
+        match act {
+            Act::Open => {
+                order(progress.opened)?;
+                let stages = i64::from(full.slots);
+                if index >= stages {
+                    self.is_filled(progress, index - stages, span)?;
+                }
+                progress.opened += 1;
+                progress.bytes.push(0);
+                progress.places.push(span);
+            }
+            Act::Fill(bytes) => {
+                let place = usize::try_from(index).ok();
+                let so_far = place.and_then(|place| progress.bytes.get_mut(place));
+                let Some(so_far) = so_far else {
+                    return Err(wrong(span, format!("index {index} is filled and not open")));
+                };
+                *so_far = so_far.saturating_add(bytes);
+                if *so_far > u64::from(full.bytes) {
+                    return Err(wrong(
+                        span,
+                        format!("copies bring {so_far} bytes to index {index} of the {} that are announced", full.bytes),
+                    )
+                    .secondary(full.span, "declared here"));
+                }
+            }
+            Act::Wait => {
+                order(progress.waited)?;
+                progress.waited += 1;
+            }
+            Act::Send { .. } => {}
+            Act::Release(barrier) => {
+                let next = progress.released.get(&barrier).copied().unwrap_or(0);
+                order(next)?;
+                let held = match full.partner {
+                    None => i64::MAX,
+                    Some(_) if barrier == self.barrier => progress.opened,
+                    Some(_) => progress.waited,
+                };
+                if index >= held {
+                    let why = format!("index {index} is neither opened nor waited for before");
+                    return Err(wrong(span, why));
+                }
+                progress.released.insert(barrier, next + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The producer is done with an index.
+    fn is_filled(&self, progress: &Progress, index: i64, span: Span) -> Result<(), Diagnostic> {
+        let full = &self.kernel.barriers[self.barrier];
+        if full.partner.is_none() {
+            return Ok(());
+        }
+        if full.bytes == 0 {
+            let released = progress.released.get(&self.barrier).copied().unwrap_or(0);
+            return match released > index {
+                true => Ok(()),
+                false => {
+                    Err(wrong(span, format!("index {index} is opened and not released at `full`"))
+                        .help("put `release` with the same index behind the last store"))
+                }
+            };
+        }
+        let place = usize::try_from(index).ok();
+        let found = place.and_then(|place| progress.bytes.get(place)).copied().unwrap_or(0);
+        if found == u64::from(full.bytes) {
+            return Ok(());
+        }
+        let opened = place.and_then(|place| progress.places.get(place)).copied().unwrap_or(span);
+        Err(wrong(
+            opened,
+            format!(
+                "copies bring {found} bytes to index {index} of the {} that are announced",
+                full.bytes
+            ),
+        )
+        .secondary(full.span, "declared here"))
+    }
+}
+
+/// A barrier of the CTA with a rank, and an index.
+type At = (i64, BarrierId, i64);
+
+/// Arrivals and bytes that have come.
+#[derive(Default)]
+struct Come {
+    arrivals: BTreeMap<At, u32>,
+    bytes: BTreeMap<At, u64>,
+}
+
+/// What a role of the CTA with a rank does.
+struct List {
+    rank: i64,
+    role: RoleId,
+    events: Vec<Event>,
+    /// How many it has done.
+    at: usize,
+}
+
+/// Roles that wait for each other for ever.
+fn stuck(kernel: &Kernel, all: &[Rounds<'_>], decided: &BTreeSet<BarrierId>) -> Option<Diagnostic> {
+    let regions = all.iter().flat_map(|rounds| &rounds.roles).map(|role| role.region);
+    let regions: BTreeSet<usize> = regions.collect();
+    let mut come = Come::default();
+    for region in regions {
+        let mut lists = Vec::new();
+        for (rank, rounds) in (0..).zip(all) {
+            for role in rounds.roles.iter().filter(|role| role.region == region) {
+                let known = role.events.iter().filter(|event| decided.contains(&event.barrier));
+                lists.push(List { rank, role: role.role, events: known.copied().collect(), at: 0 });
+            }
+        }
+        play(kernel, &mut come, &mut lists);
+        let waiting = |list: &List| Some((list.role, *list.events.get(list.at)?));
+        let mut waiting = lists.iter().filter_map(waiting);
+        let why = |(role, event): (RoleId, Event)| {
+            let name = &kernel.roles[role].name;
+            (event.span, format!("`{name}` waits here for index {} for ever", event.index))
+        };
+        let Some((span, first)) = waiting.next().map(why) else { continue };
+        let finding =
+            waiting.map(why).fold(wrong(span, first), |d, (span, why)| d.secondary(span, why));
+        return Some(
+            finding
+                .help("release slots before waiting for those that need them, or take more stages"),
+        );
+    }
+    None
+}
+
+fn play(kernel: &Kernel, come: &mut Come, lists: &mut [List]) {
+    loop {
+        let mut moved = false;
+        for list in lists.iter_mut() {
+            while let Some(event) = list.events.get(list.at)
+                && may_go(kernel, come, list.rank, event)
+            {
+                go(kernel, come, list.rank, list.role, event);
+                list.at += 1;
+                moved = true;
+            }
+        }
+        if !moved {
+            return;
+        }
+    }
+}
+
+/// Whether the role does not wait for ever at an operation.
+fn may_go(kernel: &Kernel, come: &Come, rank: i64, event: &Event) -> bool {
+    let declared = &kernel.barriers[event.barrier];
+    match event.act {
+        Act::Fill(_) | Act::Release(_) | Act::Send { .. } => true,
+        Act::Open => {
+            let before = event.index - i64::from(declared.slots);
+            let Some(empty) = declared.partner.filter(|_| before >= 0) else { return true };
+            let needed = kernel.barriers[empty].arrivals;
+            come.arrivals.get(&(rank, empty, before)).is_some_and(|n| *n >= needed)
+        }
+        Act::Wait if declared.bytes > 0 => {
+            let landed = come.bytes.get(&(rank, event.barrier, event.index));
+            landed.is_some_and(|n| *n >= u64::from(declared.bytes))
+        }
+        Act::Wait => {
+            let found = come.arrivals.get(&(rank, event.barrier, event.index));
+            found.is_some_and(|n| *n >= declared.arrivals)
+        }
+    }
+}
+
+fn go(kernel: &Kernel, come: &mut Come, rank: i64, role: RoleId, event: &Event) {
+    let mut land = |cta: i64, bytes: u64| {
+        *come.bytes.entry((cta, event.barrier, event.index)).or_insert(0) += bytes;
+    };
+    match event.act {
+        Act::Open | Act::Wait => {}
+        Act::Fill(bytes) => land(rank, bytes),
+        Act::Send { cta, bytes } => land(cta, bytes),
+        Act::Release(barrier) => {
+            let role = &kernel.roles[role];
+            let arrivals = if role.elect { 1 } else { role.warps };
+            *come.arrivals.entry((rank, barrier, event.index)).or_insert(0) += arrivals;
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What roles do at barriers, written out one by one where all of it is constant.
+//!
+//! A role is run on the integers alone, for each rank in the cluster where CTAs send to each other: loops with constant bounds round by round, choices with a constant condition
+//! on one side. Values that are not constants are unknown, and a barrier is given up whose operations stand under a
+//! choice or in a loop that is unknown, or that has an unknown index; so are all barriers of a kernel that does more
+//! than [`MAX_STEPS`] statements in such loops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+
+use crate::kernel::{
+    AxisIndex, BarrierId, ClusterAxis, Kernel, Literal, Op, PipeOp, RoleId, Stmt, StmtKind,
+    TileAccess, ValueId, each_pipe_op,
+};
+use crate::ops::{BinaryOp, UnaryOp, eval};
+
+/// Statements in loops that are written out, at most.
+pub(super) const MAX_STEPS: u32 = 1 << 18;
+
+/// What is done at an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    /// `open p@t`
+    Open,
+    /// A copy of so many bytes.
+    Fill(u64),
+    /// `wait b@t`
+    Wait,
+    /// `release b@t`
+    Release(BarrierId),
+    /// Bytes that are sent to the barrier of the CTA with a rank.
+    Send { cta: i64, bytes: u64 },
+}
+
+/// An operation at a barrier.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    /// The barrier by which the pipeline is known, or the barrier itself.
+    pub(super) barrier: BarrierId,
+    pub(super) act: Act,
+    pub(super) index: i64,
+    pub(super) span: Span,
+}
+
+/// What one role does, in its order.
+#[derive(Debug)]
+pub(super) struct Events {
+    pub(super) role: RoleId,
+    /// Roles of one region run side by side.
+    pub(super) region: usize,
+    pub(super) events: Vec<Event>,
+}
+
+/// Elements that are sent to a CTA.
+#[derive(Debug)]
+pub(super) struct Sent<'k> {
+    pub(super) barrier: BarrierId,
+    pub(super) cta: i64,
+    pub(super) dest: &'k TileAccess,
+    /// First position and number of positions along each axis of the view.
+    pub(super) sides: Vec<(i64, i64)>,
+    /// The slot.
+    pub(super) slot: i64,
+    pub(super) span: Span,
+}
+
+/// What all roles do in the CTA of a cluster with one rank.
+#[derive(Debug, Default)]
+pub(super) struct Rounds<'k> {
+    pub(super) roles: Vec<Events>,
+    pub(super) sent: Vec<Sent<'k>>,
+    /// Barriers of which it is not known.
+    pub(super) unknown: BTreeSet<BarrierId>,
+}
+
+/// The barrier by which both sides of a pipeline are known.
+pub(super) fn pipeline(kernel: &Kernel, barrier: BarrierId) -> BarrierId {
+    kernel.barriers[barrier].partner.map_or(barrier, |partner| partner.min(barrier))
+}
+
+impl<'k> Rounds<'k> {
+    pub(super) fn of(kernel: &'k Kernel, rank: u32) -> Rounds<'k> {
+        let mut run = Run {
+            kernel,
+            rank,
+            values: BTreeMap::new(),
+            region: 0,
+            role: None,
+            steps: MAX_STEPS,
+            found: Rounds::default(),
+        };
+        run.block(&kernel.body);
+        if run.steps == 0 {
+            run.found.unknown.extend(kernel.barriers.ids());
+        }
+        run.found
+    }
+}
+
+struct Run<'a> {
+    kernel: &'a Kernel,
+    rank: u32,
+    values: BTreeMap<ValueId, u64>,
+    region: usize,
+    role: Option<RoleId>,
+    /// Statements in loops that may still be run.
+    steps: u32,
+    found: Rounds<'a>,
+}
+
+impl<'a> Run<'a> {
+    fn block(&mut self, stmts: &'a [Stmt]) {
+        for stmt in stmts {
+            let Some(steps) = self.steps.checked_sub(1) else { return };
+            self.steps = steps;
+            self.stmt(stmt);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &'a Stmt) {
+        match &stmt.kind {
+            StmtKind::Def { results, op } => {
+                if let &[result] = results.as_slice() {
+                    match self.value(result, op) {
+                        Some(code) => self.values.insert(result, code),
+                        None => self.values.remove(&result),
+                    };
+                }
+            }
+            StmtKind::Pipe(op) => self.pipe(op, stmt.span),
+            StmtKind::Role { role, body } => {
+                self.role = Some(*role);
+                let events = Events { role: *role, region: self.region, events: Vec::new() };
+                self.found.roles.push(events);
+                self.block(body);
+                self.role = None;
+                return;
+            }
+            StmtKind::For { var, start, end, step, body } => {
+                if !is_at_barrier(body) {
+                    return;
+                }
+                let (Some(start), Some(end)) = (self.int(*start), self.int(*end)) else {
+                    return self.give_up(body);
+                };
+                let mut at = start;
+                while at < end && self.steps > 0 {
+                    self.values.insert(*var, u64::from(at as u32));
+                    self.block(body);
+                    let Some(next) = i32::try_from(*step).ok().and_then(|s| at.checked_add(s))
+                    else {
+                        break;
+                    };
+                    at = next;
+                }
+            }
+            StmtKind::If { cond, then_body, else_body } => {
+                if !is_at_barrier(then_body) && !is_at_barrier(else_body) {
+                    return;
+                }
+                match self.values.get(cond) {
+                    Some(0) => self.block(else_body),
+                    Some(_) => self.block(then_body),
+                    None => {
+                        self.give_up(then_body);
+                        self.give_up(else_body);
+                    }
+                }
+            }
+            StmtKind::SetVar { .. }
+            | StmtKind::Store { .. }
+            | StmtKind::Prefetch { .. }
+            | StmtKind::Advance { .. }
+            | StmtKind::CopyAsync { .. }
+            | StmtKind::EmptyGroup
+            | StmtKind::Settle { .. }
+            | StmtKind::Sync
+            | StmtKind::Signal(_)
+            | StmtKind::Warpgroup(_)
+            | StmtKind::Await(_)
+            | StmtKind::SyncCluster
+            | StmtKind::SyncRole
+            | StmtKind::GridWait
+            | StmtKind::GridLaunch
+            | StmtKind::Assert { .. }
+            | StmtKind::Printf { .. } => {}
+        }
+        if self.role.is_none() {
+            self.region += 1;
+        }
+    }
+
+    fn give_up(&mut self, stmts: &[Stmt]) {
+        each_pipe_op(stmts, &mut |op, _| {
+            self.found.unknown.insert(pipeline(self.kernel, op.place().0));
+        });
+    }
+
+    fn pipe(&mut self, op: &'a PipeOp, span: Span) {
+        let (barrier, at) = op.place();
+        let barrier = pipeline(self.kernel, barrier);
+        let Some(index) = self.int(at) else {
+            self.found.unknown.insert(barrier);
+            return;
+        };
+        let act = match op {
+            PipeOp::Open { .. } => Act::Open,
+            PipeOp::Wait { .. } => Act::Wait,
+            PipeOp::Release { barrier, .. } => Act::Release(*barrier),
+            PipeOp::Copy { dest, .. } => Act::Fill(super::bytes_of(self.kernel, dest)),
+            PipeOp::Send { dest, .. } => {
+                let Some(sent) = self.sent(barrier, dest, span) else {
+                    self.found.unknown.insert(barrier);
+                    return;
+                };
+                let (cta, bytes) = (sent.cta, super::bytes_of(self.kernel, dest));
+                self.found.sent.push(sent);
+                Act::Send { cta, bytes }
+            }
+        };
+        if let Some(role) = self.found.roles.last_mut().filter(|_| self.role.is_some()) {
+            role.events.push(Event { barrier, act, index: index.into(), span });
+        }
+    }
+
+    /// Where elements are sent, if that is known.
+    fn sent(&self, barrier: BarrierId, dest: &'a TileAccess, span: Span) -> Option<Sent<'a>> {
+        let int = |value: ValueId| self.int(value).map(i64::from);
+        let mut sides = Vec::new();
+        for index in &dest.index {
+            match index {
+                AxisIndex::At(at) => sides.push((int(*at)?, 1)),
+                AxisIndex::Range { start, len, until: None } => {
+                    sides.push((int(*start)?, i64::from(*len)));
+                }
+                AxisIndex::New => {}
+                AxisIndex::Range { .. } | AxisIndex::Gather(_) | AxisIndex::Along(_) => {
+                    return None;
+                }
+            }
+        }
+        let slot = match dest.storage.tile()? {
+            (_, Some(slot)) => int(slot)?,
+            (_, None) => 0,
+        };
+        let cta = int(dest.storage.cta()?)?;
+        Some(Sent { barrier, cta, dest, sides, slot, span })
+    }
+
+    /// An i32 that is constant here.
+    fn int(&self, value: ValueId) -> Option<i32> {
+        let code = self.values.get(&value)?;
+        (self.kernel.values[value].dtype == DType::I32).then_some(*code as u32 as i32)
+    }
+
+    /// The code of a constant of a type that indices and conditions have.
+    fn value(&self, result: ValueId, op: &Op) -> Option<u64> {
+        let declared = &self.kernel.values[result];
+        if !declared.is_scalar() || !matches!(declared.dtype, DType::I32 | DType::Bool) {
+            return None;
+        }
+        let known = |value: &ValueId| self.values.get(value).copied();
+        let dtype = |value: &ValueId| self.kernel.values[*value].dtype;
+        match op {
+            Op::Const(Literal::Int(value)) => Some(u64::from(i32::try_from(*value).ok()? as u32)),
+            Op::Const(Literal::Bool(value)) => Some(u64::from(*value)),
+            Op::Unary { op: op @ (UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs), x } => {
+                Some(eval::unary_code(*op, dtype(x), known(x)?))
+            }
+            Op::Binary { op, a, b } => {
+                let (x, y) = (known(a)?, known(b)?);
+                let is_shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+                if is_shift && y > 31 {
+                    return None;
+                }
+                eval::binary_code(*op, dtype(a), x, y).ok()
+            }
+            Op::Compare { op, a, b } => {
+                Some(u64::from(eval::compare_code(*op, dtype(a), known(a)?, known(b)?)))
+            }
+            Op::Select { cond, a, b } => {
+                if known(cond)? != 0 {
+                    known(a)
+                } else {
+                    known(b)
+                }
+            }
+            Op::ClusterIndex(axis) => {
+                let [x, y, _] = self.kernel.launch.cluster.map(|extent| extent.max(1));
+                Some(u64::from(match axis {
+                    ClusterAxis::Along(0) => self.rank % x,
+                    ClusterAxis::Along(1) => self.rank / x % y,
+                    ClusterAxis::Along(_) => self.rank / x / y,
+                    ClusterAxis::Rank => self.rank,
+                }))
+            }
+            Op::Const(Literal::Float(_))
+            | Op::CtaIndex(_)
+            | Op::ScalarParam(_)
+            | Op::Unary { .. }
+            | Op::Fma { .. }
+            | Op::Convert { .. }
+            | Op::Iota
+            | Op::Splat { .. }
+            | Op::Expand { .. }
+            | Op::Load { .. }
+            | Op::ReadVar { .. }
+            | Op::Reduce { .. }
+            | Op::Argmax { .. }
+            | Op::Contract { .. }
+            | Op::Mma { .. }
+            | Op::Relayout { .. }
+            | Op::Slice { .. }
+            | Op::ArriveLast { .. }
+            | Op::Scan { .. }
+            | Op::Concat { .. } => None,
+        }
+    }
+}
+
+fn is_at_barrier(stmts: &[Stmt]) -> bool {
+    let mut found = false;
+    each_pipe_op(stmts, &mut |_, _| found = true);
+    found
+}
