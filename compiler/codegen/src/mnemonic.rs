@@ -691,6 +691,23 @@ mod tests {
     }
 
     #[test]
+    fn boxes_number_their_operands_as_llvm_does() {
+        let copy = copy_box(2, true);
+        assert_eq!(
+            copy.template,
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint \
+             [$0], [$1, {$2, $3}], [$4], $5;"
+        );
+        assert_eq!(copy.constraints, "l,l,r,r,l,l,~{memory}");
+        let prefetch = prefetch_box(1, false);
+        assert_eq!(
+            prefetch.template,
+            "cp.async.bulk.prefetch.tensor.1d.L2.global.tile [$0, {$1}];"
+        );
+        assert_eq!(prefetch.constraints, "l,r,~{memory}");
+    }
+
+    #[test]
     fn products_of_a_warpgroup_keep_their_sums_in_place() {
         let product = wgmma(8, false);
         assert_eq!(

@@ -10,7 +10,10 @@ use kernel_ir::device::{
     SlotId, Special, Vector,
 };
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{CachePolicy, Extent, Launch, Literal, Param, ParamId, Pdl, Role};
+use kernel_ir::kernel::{
+    CachePolicy, Extent, Launch, Literal, MapAxis, MapId, Param, ParamId, Pdl, Role, SmemSwizzle,
+    TensorMap,
+};
 use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
 use kernel_ir::target::Target;
 
@@ -78,6 +81,13 @@ impl KernelBuilder {
             contract: None,
             span: Span::default(),
         })
+    }
+
+    /// A map of boxes of 8 rows of 16 positions, of a buffer of 64 rows of 64.
+    pub(crate) fn map(&mut self, param: ParamId) -> MapId {
+        let axis = |stride, length| MapAxis { extent: Extent::Const(64), stride, length };
+        let axes = vec![axis(1, 16), axis(64, 8)];
+        self.kernel.maps.push(TensorMap { param, axes, swizzle: SmemSwizzle::None })
     }
 
     pub(crate) fn frag(&mut self, dtype: DType, len: u32) -> FragId {

@@ -2,9 +2,9 @@
 
 use kernel_abi::{Access, DType};
 use kernel_codegen::{Input, LeftoverKind, Stage, Tools, run, scan};
-use kernel_ir::device::{Arg, DeviceKernel, DeviceOp};
+use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DevicePipe};
 use kernel_ir::index::Id;
-use kernel_ir::kernel::RoleId;
+use kernel_ir::kernel::{Evict, RoleId};
 use kernel_ir::ops::BinaryOp;
 use kernel_ir::target::Target;
 
@@ -324,5 +324,29 @@ fn amounts_of_wide_shifts_are_bounded_first() {
         let find = |op: &str| lines.iter().position(|line| line.starts_with(op));
         let (bounded, shifted) = (find("min.u64"), find(shift));
         assert!(bounded.is_some() && bounded < shifted, "{lines:#?}");
+    }
+}
+
+/// A tensor map is a parameter by value that nothing copies: the hardware reads it where the launch has put it, aligned.
+#[test]
+fn a_tensor_map_stays_where_the_launch_has_put_it() {
+    for target in Target::ALL {
+        let mut k = KernelBuilder::new("boxes", target);
+        let w = k.param("w", Access::Static, DType::F32);
+        let map = k.map(w);
+        let at = vec![(k.int(16), 0), (k.int(-3), 0)];
+        k.push(DeviceOp::Pipe(DevicePipe::Prefetch { map, at, evict: Some(Evict::Last) }));
+        let compiled = build(&k.finish());
+        let ptx = &compiled.ptx;
+        for part in [
+            ".param .align 64 .b8 boxes_param_1[128]",
+            "cvta.param.u64",
+            "cp.async.bulk.prefetch.tensor.2d.L2.global.tile.L2::cache_hint [",
+        ] {
+            assert!(ptx.contains(part), "{part} in {ptx}");
+        }
+        assert!(!ptx.contains(".local"), "{ptx}");
+        assert_eq!(scan(ptx), []);
+        assert!(sass(&compiled).iter().any(|i| i.text.contains("UTMAPF")), "{ptx}");
     }
 }

@@ -52,7 +52,7 @@ impl Expander<'_> {
                 return self.send(*value, dest, *barrier, *at);
             }
             PipeOp::Copy { source, dest, barrier, at, evict, way } => {
-                self.order_early_read(source);
+                self.order_read(source);
                 return match way {
                     CopyWay::Bulk => self.copy_bulk(source, dest, *barrier, *at, *evict),
                     CopyWay::Tensor => self.copy_box(source, dest, *barrier, *at, *evict),

@@ -35,11 +35,13 @@ impl Expander<'_> {
         }
     }
 
-    /// What a copy reads ahead of the wait, an earlier kernel may have written.
-    pub(super) fn order_early_read(&mut self, source: &TileAccess) {
+    /// What a copy reads ahead of the wait, an earlier kernel may have written, and what it reads of a buffer that the
+    /// kernel may store to, its own threads.
+    pub(super) fn order_read(&mut self, source: &TileAccess) {
         let is_early = matches!(self.order, WaitOrder::Before | WaitOrder::Mixed);
-        let param = source.storage.param().map(|param| self.kernel.params[param].access);
-        if is_early && param.is_some_and(|access| access != Access::Static) {
+        let access = source.storage.param().map(|param| self.kernel.params[param].access);
+        let by_others = is_early && access.is_some_and(|access| access != Access::Static);
+        if by_others || access.is_some_and(Access::is_writable) {
             self.b.emit(DeviceOp::Pipe(DevicePipe::Fence));
         }
     }
