@@ -13,6 +13,7 @@ mod models {
     pub(crate) mod moe;
     pub(crate) mod pointwise;
     pub(crate) mod select;
+    pub(crate) mod specialized;
     mod support;
 
     pub(crate) use support::trial;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     trials.extend(models::kda::trials());
     trials.extend(models::mla::trials());
     trials.extend(models::moe::trials());
+    trials.extend(models::specialized::trials());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -1,4 +1,5 @@
-//! Every operation file and every kernel of kimi-k3-mini under random schedules: the same bits at both levels in each.
+//! Every operation file, every kernel of kimi-k3-mini and of the specialised path under random schedules: the same bits
+//! at both levels in each.
 //!
 //! `cargo xtask schedules` says how many; a plain test run tries a few.
 
@@ -56,7 +57,8 @@ fn main() -> ExitCode {
             ran.note(schedules::run_file(&suite, &test, chosen))
         }));
     }
-    for key in schedules::kernels_of_mini().expect("the plans can be made") {
+    let of_mini = schedules::kernels_of_mini().expect("the plans can be made");
+    for key in of_mini.into_iter().chain(schedules::specialized()) {
         let ran = Arc::clone(&ran);
         trials.push(Trial::test(key.to_string(), move || {
             ran.note(schedules::run_kernel(&key, chosen))

@@ -13,12 +13,12 @@ use super::support::{between, check, scaled, trial};
 
 /// Tokens, experts, picks, width of the latent, width of an expert on a rank.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    m: usize,
-    e: usize,
-    k: usize,
-    z: usize,
-    i: usize,
+pub(crate) struct Shape {
+    pub(crate) m: usize,
+    pub(crate) e: usize,
+    pub(crate) k: usize,
+    pub(crate) z: usize,
+    pub(crate) i: usize,
 }
 
 /// K3 at TP16, kimi-k3-mini for two tokens and eight, a rank of sixteen of the tiny model.
@@ -123,10 +123,14 @@ fn groups(shape: Shape) -> Result<(), String> {
 }
 
 /// Experts whose weights a test holds; picks are among them.
-const HELD: usize = 5;
+pub(crate) const HELD: usize = 5;
 
 /// Random codes of packed weights of `rows` rows, scales that keep sums of `columns` products near 1, and picks.
-fn packed(shape: Shape, rows: usize, columns: usize) -> Result<(Buffer, Buffer, Buffer), String> {
+pub(crate) fn packed(
+    shape: Shape,
+    rows: usize,
+    columns: usize,
+) -> Result<(Buffer, Buffer, Buffer), String> {
     let random = |len: usize, stream: u64, range: i64| {
         let range = IntRange { range: 0..range, distinct: None };
         Buffer::random(DType::I32, len, SEED, stream, Some(&range)).map_err(|e| e.to_string())
@@ -145,7 +149,13 @@ fn packed(shape: Shape, rows: usize, columns: usize) -> Result<(Buffer, Buffer, 
 }
 
 /// The values of expert `e` of packed weights with `rows` rows.
-fn unpacked(weights: &[f64], scales: &[f64], e: usize, rows: usize, columns: usize) -> Vec<f64> {
+pub(crate) fn unpacked(
+    weights: &[f64],
+    scales: &[f64],
+    e: usize,
+    rows: usize,
+    columns: usize,
+) -> Vec<f64> {
     let size = rows * columns;
     let (weights, scales) = (&weights[e * size..][..size], &scales[e * size / 32..][..size / 32]);
     weights.iter().enumerate().map(|(at, w)| w * scales[at / 32]).collect()

@@ -418,6 +418,46 @@ const ROWS: &[Row] = &[
         EXACT,
     ),
     ("expert_sum", "experts.tile", "expert_sum", &[("M", 2), ("K", 16), ("Z", 3584)], &[], EXACT),
+    (
+        "attn_res_norm_cluster",
+        "specialized/attn_res_norm.tile",
+        "attn_res_norm_cluster",
+        &[("M", 2), ("H", 7168), ("NB", 8)],
+        &[("eps", "1e-5")],
+        ROUNDED_TWICE,
+    ),
+    (
+        "kda_core",
+        "specialized/kda_core.tile",
+        "kda_core",
+        &[("M", 2), ("H", 6), ("SLOTS", 3)],
+        &[("lower", "-5"), ("eps", "1e-5")],
+        ROUNDED_TWICE,
+    ),
+    (
+        "router fused",
+        "specialized/router.tile",
+        "router",
+        &[("M", 2), ("E", 896), ("H", 7168), ("K", 16)],
+        &[("factor", "1")],
+        FUNCTIONS,
+    ),
+    (
+        "argmax_shard",
+        "specialized/argmax_shard.tile",
+        "argmax_shard",
+        &[("M", 2), ("V", 10240)],
+        &[("first", "51200")],
+        EXACT,
+    ),
+    (
+        "experts fused",
+        "specialized/experts.tile",
+        "experts",
+        &[("M", 2), ("K", 4), ("E", 5), ("I", 192), ("Z", 3584)],
+        &[("beta", "4"), ("linear_beta", "25")],
+        SUMS,
+    ),
 ];
 
 /// One source a file of the model crate.
@@ -441,7 +481,7 @@ fn k3() -> Vec<Source> {
         })
         .collect()
     };
-    let files = kimi_k3::kernels::FILES.iter();
+    let files = kimi_k3::kernels::FILES.iter().chain(kimi_k3::kernels::SPECIALIZED);
     let all: Vec<(String, String)> =
         files.clone().map(|file| (file.name.to_owned(), file.text.to_owned())).collect();
     files

@@ -129,20 +129,31 @@ pub fn match_reference(
     let mut lines = Vec::new();
     for (name, values) in wanted {
         let id = runner::param(built, name)?;
-        let buffer = memory.buffer(id).ok_or_else(|| format!("`{name}` is no buffer"))?;
-        if let Some(at) = buffer.first_unwritten() {
-            return Err(format!("`{name}` element {at} was not written"));
-        }
-        let dtype = buffer.dtype();
-        let want = values::from_f64s(dtype, values);
-        let tolerance = Tolerance::formula(dtype);
-        let comparison = compare(dtype, &[values.len()], buffer.bytes(), &want, tolerance)
-            .map_err(|error| format!("`{name}`: {error}"))?;
-        let line = format!("`{name}`: {comparison}");
-        if !comparison.holds() {
-            return Err(line);
-        }
-        lines.push(line);
+        let tolerance = Tolerance::formula(built.kernel.params[id].dtype);
+        lines.push(match_within(built, memory, (name, values), tolerance)?);
     }
     Ok(lines)
+}
+
+/// Compares an output of a run with wanted values, rounded once to its dtype.
+///
+/// # Errors
+/// It is outside the tolerance.
+pub fn match_within(
+    built: &Built,
+    memory: &Memory,
+    (name, values): (&str, &[f64]),
+    tolerance: Tolerance,
+) -> Result<String, String> {
+    let id = runner::param(built, name)?;
+    let buffer = memory.buffer(id).ok_or_else(|| format!("`{name}` is no buffer"))?;
+    if let Some(at) = buffer.first_unwritten() {
+        return Err(format!("`{name}` element {at} was not written"));
+    }
+    let dtype = buffer.dtype();
+    let want = values::from_f64s(dtype, values);
+    let comparison = compare(dtype, &[values.len()], buffer.bytes(), &want, tolerance)
+        .map_err(|error| format!("`{name}`: {error}"))?;
+    let line = format!("`{name}`: {comparison}");
+    if comparison.holds() { Ok(line) } else { Err(line) }
 }

@@ -100,6 +100,27 @@ pub fn kernels_of_mini() -> Result<Vec<KernelKey>, String> {
     Ok(keys.into_iter().collect())
 }
 
+/// The kernels of the specialised path, each with a few CTAs.
+pub fn specialized() -> Vec<KernelKey> {
+    let kernels: [(&str, &str, &[(&str, i64)]); 5] = [
+        ("attn_res_norm", "attn_res_norm_cluster", &[("M", 2), ("H", 1792), ("NB", 2), ("C", 7)]),
+        ("argmax_shard", "argmax_shard", &[("M", 2), ("V", 1000), ("BN", 256)]),
+        (
+            "experts",
+            "experts",
+            &[("M", 2), ("K", 2), ("E", 5), ("I", 64), ("Z", 64), ("C", 4), ("NW", 1)],
+        ),
+        ("kda_core", "kda_core", &[("M", 2), ("H", 2), ("D", 32), ("SLOTS", 3), ("VS", 4)]),
+        ("router", "router", &[("M", 2), ("E", 32), ("H", 256), ("K", 4)]),
+    ];
+    let key = |(file, kernel, bind): (&str, &str, &[(&str, i64)])| KernelKey {
+        file: format!("specialized/{file}.tile"),
+        kernel: kernel.to_owned(),
+        bindings: bind.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+    };
+    kernels.into_iter().map(key).collect()
+}
+
 /// Runs a kernel of a plan in every schedule, on random memory; false where there is only one.
 ///
 /// # Errors

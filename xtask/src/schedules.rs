@@ -1,4 +1,5 @@
-//! `cargo xtask schedules`: every operation file and every kernel of kimi-k3-mini under many schedules on the emulator.
+//! `cargo xtask schedules`: every operation file and every kernel of kimi-k3-mini and of the specialised path under
+//! many schedules on the emulator.
 
 use crate::process::{cargo, run};
 use crate::setup;

@@ -1,4 +1,4 @@
-//! The kernels as text: one family a file.
+//! The kernels as text: one family a file, of the specialised path one kernel.
 
 /// A file of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,9 +10,9 @@ pub struct KernelFile {
 }
 
 macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        /// Every file, sorted by name.
-        pub const FILES: &[KernelFile] = &[$(KernelFile {
+    ($(#[$doc:meta])* $list:ident: $($name:literal),* $(,)?) => {
+        $(#[$doc])*
+        pub const $list: &[KernelFile] = &[$(KernelFile {
             name: $name,
             text: include_str!(concat!("../kernels/", $name)),
         }),*];
@@ -20,6 +20,8 @@ macro_rules! files {
 }
 
 files!(
+    /// Every file of the kernels that plans name, sorted by name.
+    FILES:
     "argmax.tile",
     "attn_res_norm.tile",
     "embed.tile",
@@ -44,7 +46,17 @@ files!(
     "softmax.tile",
 );
 
+files!(
+    /// Every file of the kernels that no plan names so far, sorted by name.
+    SPECIALIZED:
+    "specialized/argmax_shard.tile",
+    "specialized/attn_res_norm.tile",
+    "specialized/experts.tile",
+    "specialized/kda_core.tile",
+    "specialized/router.tile",
+);
+
 /// The file of that name.
 pub fn file(name: &str) -> Option<KernelFile> {
-    FILES.iter().copied().find(|f| f.name == name)
+    FILES.iter().chain(SPECIALIZED).copied().find(|f| f.name == name)
 }

@@ -4,12 +4,13 @@
 //! what the last one does after. Guarantees (E0116) that a load of such a buffer, outside of what the last
 //! arriver does, touches no element that another CTA of the launch stores: along each axis of the grid some
 //! axis of the buffer tells CTAs apart, by the same affine function of the CTA's index in both accesses, or by
-//! a slot number that a contract makes another one in each CTA. Reports (E0120) two accesses of one CTA, one of
-//! them a store, without a `sync` between, where their slices surely meet and are spread differently over the
-//! threads. What may or may not meet, what a loop's rounds do to each other, and loads of several replicas ahead
+//! a slot number that a contract makes another one in each CTA, or CTAs are of one cluster, which meets between the
+//! load and the store. Reports (E0120) two accesses of one CTA, one of them a store, without a `sync` between, where
+//! their slices surely meet and are spread differently over the threads. What may or may not meet, what a loop's rounds do to each other, and loads of several replicas ahead
 //! of a store are left to the author.
 
 mod ctas;
+mod meetings;
 mod place;
 mod threads;
 
@@ -24,12 +25,13 @@ use super::scalars::{Facts, Knowledge};
 use crate::distribution::Distribution;
 use crate::kernel::{Kernel, Op, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId};
 use ctas::Owners;
+use meetings::Seen;
 use place::Place;
 
 /// Accesses of one buffer that are remembered since the last `sync`.
 const MAX_RECENT: usize = 64;
 /// Pairs of a load and a store of one buffer that are compared.
-const MAX_PAIRS: usize = 1_000_000;
+const MAX_PAIRS: u32 = 1_000_000;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut stored = BTreeSet::new();
@@ -50,6 +52,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         outside: Vec::new(),
         beside: Vec::new(),
         in_role: false,
+        in_loop: false,
         reported: BTreeSet::new(),
         seen: BTreeMap::new(),
         sink,
@@ -58,13 +61,6 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.launch.grid.iter().any(|&extent| extent > 1) {
         walk.report_shared();
     }
-}
-
-/// The loads and stores of a buffer, each kind once.
-#[derive(Default)]
-struct Seen {
-    loads: Vec<(Owners, Span)>,
-    stores: Vec<(Owners, Span)>,
 }
 
 struct Walk<'a> {
@@ -85,6 +81,7 @@ struct Walk<'a> {
     /// What the roles of the region so far have touched.
     beside: Vec<Place>,
     in_role: bool,
+    in_loop: bool,
     reported: BTreeSet<(Span, Span)>,
     seen: BTreeMap<ParamId, Seen>,
     sink: &'a mut Sink,
@@ -118,7 +115,14 @@ impl<'a> Walk<'a> {
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 self.touch(source, false, None)
             }
-            StmtKind::Sync | StmtKind::SyncCluster | StmtKind::Await(_) => self.recent.clear(),
+            StmtKind::Sync | StmtKind::Await(_) => self.recent.clear(),
+            StmtKind::SyncCluster => {
+                self.recent.clear();
+                // What stands ahead of it in a loop comes again behind it.
+                if !self.in_loop {
+                    self.seen.values_mut().for_each(Seen::meet);
+                }
+            }
             StmtKind::SyncRole => self.recent.clone_from(&self.outside),
             StmtKind::Role { body, .. } => {
                 // What other threads did before is not met by a `sync` of the role.
@@ -133,12 +137,15 @@ impl<'a> Walk<'a> {
             StmtKind::For { var, start, end, step, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 let before = self.recent.clone();
+                let outer = std::mem::replace(&mut self.in_loop, true);
                 self.under(facts, body);
+                self.in_loop = outer;
                 self.join(before);
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let decided = self.known.decided(*cond);
                 let before = self.recent.clone();
+                let unmet = self.unmet();
                 if decided != Some(false) {
                     let outer = self.is_last;
                     self.is_last |= self.arrivals.contains(cond);
@@ -147,9 +154,12 @@ impl<'a> Walk<'a> {
                 }
                 if decided != Some(true) {
                     let then_recent = std::mem::replace(&mut self.recent, before);
+                    let then_unmet = self.unmet();
+                    self.each_seen(&unmet, Seen::restore);
                     self.under(self.known.path_facts(*cond, false), else_body);
                     if decided.is_none() {
                         self.join(then_recent);
+                        self.each_seen(&then_unmet, Seen::join);
                     }
                 }
             }
@@ -207,9 +217,10 @@ impl<'a> Walk<'a> {
         if !self.is_last || is_store {
             let owners = Owners::new(self.kernel, &self.known, &self.loads, &place);
             let seen = self.seen.entry(param).or_default();
-            let list = if is_store { &mut seen.stores } else { &mut seen.loads };
-            if !list.iter().rev().take(MAX_RECENT).any(|(known, _)| *known == owners) {
-                list.push((owners, place.span));
+            if is_store {
+                seen.store(owners, place.span);
+            } else {
+                seen.load(owners, place.span, spread.is_none());
             }
         }
         self.remember(place);
@@ -223,6 +234,19 @@ impl<'a> Walk<'a> {
             self.recent.remove(oldest);
         }
         self.recent.push(place);
+    }
+
+    /// The loads of each buffer that some path has not taken to a meeting of the cluster.
+    fn unmet(&self) -> BTreeMap<ParamId, Vec<bool>> {
+        self.seen.iter().map(|(&param, seen)| (param, seen.unmet())).collect()
+    }
+
+    fn each_seen(&mut self, unmet: &BTreeMap<ParamId, Vec<bool>>, change: fn(&mut Seen, &[bool])) {
+        for (param, unmet) in unmet {
+            if let Some(seen) = self.seen.get_mut(param) {
+                change(seen, unmet);
+            }
+        }
     }
 
     /// Two paths meet.
@@ -257,27 +281,21 @@ impl<'a> Walk<'a> {
 
     /// Loads of what other CTAs may store.
     fn report_shared(&mut self) {
-        let grid = self.kernel.launch.grid;
         for (id, seen) in std::mem::take(&mut self.seen) {
             let param = &self.kernel.params[id];
-            let mut pairs = 0;
-            for (load, span) in &seen.loads {
-                let foreign = seen.stores.iter().find(|(store, _)| {
-                    pairs += 1;
-                    pairs > MAX_PAIRS || !load.is_private(store, grid)
-                });
-                let Some((_, store)) = foreign else { continue };
+            for (load, store) in seen.shared(&self.kernel.launch, MAX_PAIRS) {
                 self.sink.push(
                     Diagnostic::error(
                         Code::E0116,
                         format!("`{}` is read while other CTAs of the launch may write it", param.name),
                     )
-                    .label(*span, "nothing says that only the same CTA stores to these elements")
-                    .secondary(*store, "stored to here")
+                    .label(load, "nothing says that only the same CTA stores to these elements")
+                    .secondary(store, "stored to here")
                     .secondary(param.span, format!("declared `{}`", param.access))
                     .help(
                         "read it inside of `if arrive.last c[i] of n { … }`, which the last CTA runs, or \
-                         index both accesses by the same function of the CTA",
+                         index both accesses by the same function of the CTA, or let the CTAs of a cluster \
+                         meet after the load: `sync cluster;`",
                     ),
                 );
             }
