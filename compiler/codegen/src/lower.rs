@@ -271,7 +271,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DeviceOp::Store { src, place, vectors, cache } => {
                 self.store(src, place, vectors, *cache)
             }
-            DeviceOp::Prefetch { place, vectors, evict } => self.prefetch(place, vectors, *evict),
+            DeviceOp::Prefetch { place, vectors, bytes: None, evict } => {
+                self.prefetch(place, vectors, *evict)
+            }
+            DeviceOp::Prefetch { place, vectors, bytes: Some(bytes), evict } => {
+                self.prefetch_bytes(place, vectors, *bytes, *evict)
+            }
             DeviceOp::Warpgroup(op) => self.warpgroup(op),
             DeviceOp::ReadSlot { dst, slot } => {
                 let r#type = self.element_type(self.frag(*dst)?.dtype)?;

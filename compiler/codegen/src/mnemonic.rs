@@ -437,6 +437,20 @@ pub(crate) fn prefetch(last: Priority, predicated: bool) -> Asm {
     )
 }
 
+/// Brings so many bytes from an address on into L2. Arguments: address; bytes; policy; predicate.
+pub(crate) fn prefetch_bytes(policy: bool, predicated: bool) -> Asm {
+    let mut constraints = vec!["l", "r"];
+    let (hint, tail) = if policy { (".L2::cache_hint", ", $2") } else { ("", "") };
+    constraints.extend(policy.then_some("l"));
+    let mut guard = String::new();
+    if predicated {
+        guard = format!("@${} ", constraints.len());
+        constraints.push("b");
+    }
+    let template = format!("{guard}cp.async.bulk.prefetch.L2.global{hint} [$0], $1{tail};");
+    Asm::effect(&template, &constraints.join(","))
+}
+
 /// Priority of eviction from L2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {

@@ -250,8 +250,8 @@ impl<'k> Machine<'k> {
             DeviceOp::Store { src, place, vectors, cache: _ } => {
                 self.store(src, place, vectors, loc)?;
             }
-            DeviceOp::Prefetch { place, vectors, evict: _ } => {
-                self.prefetch(place, vectors, loc)?;
+            DeviceOp::Prefetch { place, vectors, bytes, evict: _ } => {
+                self.prefetch(place, vectors, *bytes, loc)?;
             }
             DeviceOp::ReadSlot { dst, slot } => {
                 self.check_sums(*slot, loc)?;
@@ -294,6 +294,7 @@ impl<'k> Machine<'k> {
             DeviceOp::RoleBarrier { .. } => {
                 self.uniform_only("a barrier", loc)?;
                 self.interval += 1;
+                self.view.meet();
             }
             DeviceOp::Pipe(pipe) => self.pipe(pipe, loc)?,
             DeviceOp::Role { .. } => unreachable!("a block runs its roles itself"),

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kernel_dsl::source::Span;
-use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{Param, ParamId};
+use kernel_ir::index::{Id, IndexVec};
+use kernel_ir::kernel::{Param, ParamId, Role, RoleId};
 
 use crate::error::{EmuError, ErrorKind};
 use crate::memory::{Argument, Buffer, Memory};
@@ -44,6 +44,8 @@ struct Symmetric {
 
 struct State {
     clocks: Vec<Clock>,
+    /// What roles that have ended knew, by CTA: of no use to others before all meet.
+    ended: Vec<Clock>,
     memory: BTreeMap<(usize, ParamId), Symmetric>,
 }
 
@@ -52,6 +54,8 @@ pub(crate) struct Fabric {
     state: Mutex<State>,
     /// CTAs of a rank.
     ctas: usize,
+    /// Parties of a CTA: itself, and its roles.
+    parties: usize,
 }
 
 impl Fabric {
@@ -60,8 +64,10 @@ impl Fabric {
         params: &IndexVec<ParamId, Param>,
         memories: &[Memory],
         ctas: usize,
+        roles: usize,
     ) -> Fabric {
-        let parts = memories.len() * ctas;
+        let parties = roles + 1;
+        let parts = memories.len() * ctas * parties;
         let mut clocks = vec![vec![0; parts]; parts];
         clocks.iter_mut().enumerate().for_each(|(part, clock)| clock[part] = 1);
         let mut memory = BTreeMap::new();
@@ -72,7 +78,8 @@ impl Fabric {
                 memory.insert((rank, id), Symmetric { buffer, marks, known: BTreeMap::new() });
             }
         }
-        Fabric { state: Mutex::new(State { clocks, memory }), ctas }
+        let ended = vec![vec![0; parts]; memories.len() * ctas];
+        Fabric { state: Mutex::new(State { clocks, ended, memory }), ctas, parties }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -82,7 +89,7 @@ impl Fabric {
     /// A launch of a rank has ended: its CTAs know of each other what they did.
     pub(crate) fn end_launch(&self, rank: usize) {
         let mut state = self.lock();
-        let parts = rank * self.ctas..(rank + 1) * self.ctas;
+        let parts = rank * self.ctas * self.parties..(rank + 1) * self.ctas * self.parties;
         let mut all = vec![0; state.clocks.len()];
         for part in parts.clone() {
             join(&mut all, &state.clocks[part]);
@@ -187,22 +194,67 @@ pub(crate) struct Peers<'m> {
     /// CTAs along x, y, z.
     pub(crate) grid: [u32; 3],
     pub(crate) cta: usize,
+    /// The role that is at work.
+    pub(crate) role: Option<(RoleId, &'m Role)>,
 }
 
-impl Peers<'_> {
-    fn part(&self) -> usize {
+impl<'m> Peers<'m> {
+    fn cta_of_all(&self) -> usize {
         self.rank * self.fabric.ctas + self.cta
     }
 
-    fn name(&self, part: usize) -> String {
-        let [x, y, z] = crate::grid::position(self.grid, part % self.fabric.ctas);
-        format!("CTA ({x}, {y}, {z}) of rank {}", part / self.fabric.ctas)
+    fn part_of(&self, role: Option<RoleId>) -> usize {
+        self.cta_of_all() * self.fabric.parties + role.map_or(0, |role| role.index() + 1)
     }
 
-    /// All threads of the CTA meet: what they did before, a signal hands over.
+    fn part(&self) -> usize {
+        self.part_of(self.role.map(|(role, _)| role))
+    }
+
+    fn name(&self, part: usize) -> String {
+        let (cta, party) = (part / self.fabric.parties, part % self.fabric.parties);
+        let [x, y, z] = crate::grid::position(self.grid, cta % self.fabric.ctas);
+        let of_role = if party == 0 { String::new() } else { format!("role {party} of ") };
+        format!("{of_role}CTA ({x}, {y}, {z}) of rank {}", cta / self.fabric.ctas)
+    }
+
+    /// A role begins: it knows what the CTA knows, and of what the CTA did what came before the last meeting.
+    pub(crate) fn begin_role<'s>(
+        self,
+        seat: &'s Seat<'s>,
+        role: RoleId,
+        declared: &'s Role,
+    ) -> Peers<'s>
+    where
+        'm: 's,
+    {
+        let (cta, part) = (self.part_of(None), self.part_of(Some(role)));
+        let mut state = self.fabric.lock();
+        let mut known = state.clocks[cta].clone();
+        known[cta] -= 1;
+        known[part] = state.clocks[part][part] + 1;
+        state.clocks[part] = known;
+        drop(state);
+        Peers { seat, role: Some((role, declared)), ..self }
+    }
+
+    /// A role ends: the CTA learns what it knew when all meet.
+    pub(crate) fn end_role(&self) {
+        let part = self.part();
+        let mut state = self.fabric.lock();
+        let known = state.clocks[part].clone();
+        join(&mut state.ended[self.cta_of_all()], &known);
+    }
+
+    /// All threads of the CTA, or of the role, meet: what they did before, a signal hands over.
     pub(crate) fn meet(&self) {
         let part = self.part();
-        self.fabric.lock().clocks[part][part] += 1;
+        let mut state = self.fabric.lock();
+        if self.role.is_none() {
+            let ended = state.ended[self.cta_of_all()].clone();
+            join(&mut state.clocks[part], &ended);
+        }
+        state.clocks[part][part] += 1;
     }
 
     /// Reads an element of the own rank.
@@ -247,8 +299,13 @@ impl Peers<'_> {
             let mut state = self.fabric.lock();
             let part = self.part();
             let mut known = state.clocks[part].clone();
-            // What threads did since they met is not handed over.
-            known[part] -= 1;
+            if self.role.is_some_and(|(_, role)| role.elect) {
+                // One thread hands over all that it did.
+                state.clocks[part][part] += 1;
+            } else {
+                // What threads did since they met is not handed over.
+                known[part] -= 1;
+            }
             if let Some(flags) = state.memory.get_mut(&(rank, id)) {
                 let old = flags.buffer.code(index).unwrap_or(0) as u32;
                 flags.buffer.write(index, u64::from(old.wrapping_add(add)));

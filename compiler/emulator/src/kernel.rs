@@ -173,8 +173,8 @@ impl<'k> Machine<'k> {
             StmtKind::Signal(signal) => self.signal(signal)?,
             StmtKind::Await(wait) => self.wait_for(wait)?,
             StmtKind::Warpgroup(op) => self.warpgroup(op, stmt.span)?,
-            // Which of its threads did what is not followed here.
-            StmtKind::SyncRole => {}
+            // Which of its threads did what in shared memory is not followed here.
+            StmtKind::SyncRole => self.view.meet(),
             StmtKind::Pipe(op) => self.pipe(op, stmt.span)?,
             StmtKind::Role { .. } => unreachable!("a block runs its roles itself"),
             StmtKind::SyncCluster => {

@@ -28,6 +28,8 @@ const MAX_PARTS: u64 = 4096;
 pub(crate) struct Ranks<'k> {
     pub(crate) params: &'k IndexVec<ParamId, Param>,
     pub(crate) launch: &'k Launch,
+    /// Roles of the kernel.
+    pub(crate) roles: usize,
     pub(crate) span: Span,
     /// How often each rank launches it.
     pub(crate) launches: usize,
@@ -48,7 +50,7 @@ pub(crate) fn run<S: Send>(
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Vec<Trace>, EmuError> {
-    let Ranks { params, launch, span, launches, options } = *ranks;
+    let Ranks { params, launch, roles, span, launches, options } = *ranks;
     let world = launch.world.unwrap_or(1) as usize;
     if memories.len() != world {
         let message = format!("a kernel over {world} ranks, with memory for {}", memories.len());
@@ -66,7 +68,7 @@ pub(crate) fn run<S: Send>(
         set_rank(params, memory, rank);
         launch::check(params, memory)?;
     }
-    let fabric = Fabric::new(params, memories, ctas);
+    let fabric = Fabric::new(params, memories, ctas, roles);
     let stage = |memory: Option<&Memory>| Stage {
         memory: memory.cloned().map_or_else(OnceLock::new, OnceLock::from),
         ended: Mutex::new(Vec::new()),
@@ -92,10 +94,11 @@ pub(crate) fn run<S: Send>(
             seat.wait(|| stage.memory.get().is_some(), awaited)?;
             let memory = stage.memory.get().expect("it was waited for");
             let extents = launch::check(params, memory)?;
-            let peers = Peers { fabric: &fabric, seat, rank, world, grid: launch.grid, cta };
+            let (fabric, grid, role) = (&fabric, launch.grid, None);
+            let peers = Peers { fabric, seat, rank, world, grid, cta, role };
             let launched = Launched::new(params, memory, &extents, launch, options).among(peers);
             let cluster = Cluster::new(vec![position], &shared);
-            let ended = run(position, launched, Member::start(&cluster, None, 0))?;
+            let ended = run(position, launched, Member::start(&cluster, Some(seat), 0))?;
             let mut all = stage.ended.lock().unwrap_or_else(PoisonError::into_inner);
             all.push((cta, ended));
             if all.len() == ctas {

@@ -23,8 +23,19 @@ pub(crate) type Word = (ParamId, usize);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) word: Word,
-    /// Stores that it had done.
+    /// Stores from before the role that arrives, or none outside of roles.
+    pub(crate) outside: u32,
+    /// The stores of the arriving threads begin after this one.
+    pub(crate) after: u32,
+    /// Stores that they had done.
     pub(crate) stores: u32,
+}
+
+impl Arrival {
+    /// True where the arrival orders a store ahead of what the last arriver does.
+    fn orders(&self, site: u32) -> bool {
+        site <= self.outside || (self.after < site && site <= self.stores)
+    }
 }
 
 /// Elements that a CTA read and that nobody had written, with the place of the read.
@@ -84,7 +95,7 @@ impl Together {
         let ordered = stores
             .arrivals
             .iter()
-            .any(|arrival| words.contains(&arrival.word) && site <= arrival.stores);
+            .any(|arrival| words.contains(&arrival.word) && arrival.orders(site));
         if ordered { Owner::Visible(code) } else { Owner::Racing(cta) }
     }
 

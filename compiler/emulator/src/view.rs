@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use kernel_abi::{Access, DType, numeric};
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{Launch, Param, ParamId};
+use kernel_ir::kernel::{Launch, Param, ParamId, Role, RoleId};
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::elements::Words;
 
@@ -17,6 +17,7 @@ use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
 use crate::together::{self, Arrival, Owner, Reads, Together, Word};
+use crate::turns::Seat;
 
 /// Elements of a page of stores.
 pub(crate) const PAGE: usize = 256;
@@ -238,6 +239,8 @@ pub(crate) struct View<'m> {
     /// Roles that have ended had waited.
     roles_waited: bool,
     arrivals: Vec<Arrival>,
+    /// Stores from before the role.
+    outside: u32,
     /// Words at which this CTA is the last, from the outermost choice inwards.
     last_at: Vec<Word>,
     reads: Reads,
@@ -258,6 +261,8 @@ pub(crate) struct RoleStores {
     overlays: IndexVec<ParamId, Overlay>,
     sites: Vec<Span>,
     waited: bool,
+    arrivals: Vec<Arrival>,
+    reads: Reads,
     bytes_read: u64,
     bytes_written: u64,
 }
@@ -271,6 +276,7 @@ impl<'m> View<'m> {
             waited: false,
             roles_waited: false,
             arrivals: Vec::new(),
+            outside: 0,
             last_at: Vec::new(),
             reads: Reads::new(),
             bytes_read: 0,
@@ -287,14 +293,31 @@ impl<'m> View<'m> {
     }
 
     /// What a role sees that begins.
-    pub(crate) fn begin_role(&self) -> View<'m> {
-        View { bytes_read: 0, bytes_written: 0, ..self.clone() }
+    pub(crate) fn begin_role<'s>(
+        &self,
+        seat: &'s Seat<'s>,
+        role: RoleId,
+        declared: &'s Role,
+    ) -> View<'s>
+    where
+        'm: 's,
+    {
+        let outside = self.sites.len() as u32;
+        let mut view: View<'s> =
+            View { outside, bytes_read: 0, bytes_written: 0, ..self.clone() };
+        let peers = view.launched.peers;
+        view.launched.peers = peers.map(|peers| peers.begin_role(seat, role, declared));
+        view
     }
 
-    /// The stores of a role that ends.
-    pub(crate) fn into_role(self) -> RoleStores {
-        let View { overlays, sites, waited, bytes_read, bytes_written, .. } = self;
-        RoleStores { overlays, sites, waited, bytes_read, bytes_written }
+    /// The stores of a role that ends; `before` is how many arrivals there were when it began.
+    pub(crate) fn into_role(mut self, before: usize) -> RoleStores {
+        if let Some(peers) = self.launched.peers {
+            peers.end_role();
+        }
+        let arrivals = self.arrivals.split_off(before);
+        let View { overlays, sites, waited, reads, bytes_read, bytes_written, .. } = self;
+        RoleStores { overlays, sites, waited, arrivals, reads, bytes_read, bytes_written }
     }
 
     /// Adds what a role has stored that began when there were `before` stores.
@@ -323,6 +346,14 @@ impl<'m> View<'m> {
             }
         }
         self.sites.extend(role.sites.into_iter().skip(before as usize));
+        self.arrivals.extend(role.arrivals.into_iter().map(|arrival| Arrival {
+            after: arrival.after + shift,
+            stores: arrival.stores + shift,
+            ..arrival
+        }));
+        for (place, span) in role.reads {
+            self.reads.entry(place).or_insert(span);
+        }
         self.roles_waited |= role.waited;
         self.bytes_read += role.bytes_read;
         self.bytes_written += role.bytes_written;
@@ -332,6 +363,11 @@ impl<'m> View<'m> {
     /// Stores so far.
     pub(crate) fn stores(&self) -> usize {
         self.sites.len()
+    }
+
+    /// Arrivals so far.
+    pub(crate) fn arrivals(&self) -> usize {
+        self.arrivals.len()
     }
 
     fn lose_stores(&mut self) {
@@ -369,7 +405,8 @@ impl<'m> View<'m> {
         let Some(together) = self.launched.together else {
             unreachable!("a kernel that counts has a counter")
         };
-        self.arrivals.push(Arrival { word, stores: self.sites.len() as u32 });
+        let (outside, stores) = (self.outside, self.sites.len() as u32);
+        self.arrivals.push(Arrival { word, outside, after: outside, stores });
         Ok(grid::locked(together).count(word, limit))
     }
 
@@ -487,7 +524,7 @@ impl<'m> View<'m> {
         Ok(())
     }
 
-    /// All threads of the CTA meet.
+    /// All threads of the CTA, or of the role, meet.
     pub(crate) fn meet(&self) {
         if let Some(peers) = self.launched.peers {
             peers.meet();

@@ -502,12 +502,15 @@ pub enum DeviceOp {
         /// Cache policy.
         cache: CachePolicy,
     },
-    /// Brings the 128-byte lines at the given places into L2.
+    /// Brings the 128-byte lines at the given places into L2, or the bytes from one place on.
     Prefetch {
         /// Where.
         place: Place,
-        /// One entry a line; `len` and `first` are not used.
+        /// One entry a line, or the first byte; `len` and `first` are not used.
         vectors: Vec<Vector>,
+        /// Register with a number of bytes (i32, a multiple of 16) from one place, which is aligned to 16, on; lines
+        /// without.
+        bytes: Option<(FragId, u32)>,
         /// Eviction priority.
         evict: Option<Evict>,
     },

@@ -56,6 +56,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
     statements.iter().any(|statement| match &statement.op {
         DeviceOp::Load { cache, .. } | DeviceOp::Store { cache, .. } => cache.evict == Some(evict),
         DeviceOp::CopyAsync { evict: used, .. }
+        | DeviceOp::Prefetch { bytes: Some(_), evict: used, .. }
         | DeviceOp::Pipe(
             DevicePipe::Copy { evict: used, .. }
             | DevicePipe::Box { evict: used, .. }
@@ -267,6 +268,32 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 operands.push(self.element(frag, i)?);
             }
             let asm = mnemonic::prefetch(priority, vector.predicate.is_some());
+            self.build.effect(&asm, &operands);
+        }
+        Ok(())
+    }
+
+    /// Brings so many bytes from one place on into L2.
+    pub(super) fn prefetch_bytes(
+        &self,
+        place: &Place,
+        vectors: &[Vector],
+        (bytes, element): (FragId, u32),
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let region = self.region(place)?;
+        if region.space != Space::Global {
+            return refuse("shared memory is not prefetched");
+        }
+        let bytes = self.element(bytes, element)?;
+        let policy = evict.and_then(|evict| self.policies.get(evict));
+        for vector in vectors {
+            let mut operands = vec![self.address(&region, vector)?, bytes];
+            operands.extend(policy);
+            if let Some((frag, i)) = vector.predicate {
+                operands.push(self.element(frag, i)?);
+            }
+            let asm = mnemonic::prefetch_bytes(policy.is_some(), vector.predicate.is_some());
             self.build.effect(&asm, &operands);
         }
         Ok(())

@@ -212,9 +212,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(())
     }
 
+    /// The first thread of the role, or of the CTA.
     fn is_first_thread(&self) -> Value<'c, 'm> {
         let b = &self.build;
-        b.compare_int(CmpiPredicate::Eq, self.thread_index(), b.int(b.types.i32, 0))
+        let role = self.role.and_then(|role| self.kernel.roles.get(role));
+        let first = role.map_or(0, |role| role.first_thread());
+        b.compare_int(CmpiPredicate::Eq, self.thread_index(), b.int(b.types.i32, first.into()))
     }
 
     fn widen_argument(&self, dtype: DType, x: Value<'c, 'm>) -> Lowered<Value<'c, 'm>> {

@@ -167,7 +167,7 @@ fn control(target: Target) -> DeviceKernel {
         let first = k.compare(CompareOp::Eq, lane, zero);
         let vectors =
             vec![vector(0, 0, Some(lane), 64, None), vector(0, 0, Some(lane), 128, Some(first))];
-        k.push(DeviceOp::Prefetch { place: Place::Global(w), vectors, evict });
+        k.push(DeviceOp::Prefetch { place: Place::Global(w), vectors, bytes: None, evict });
     }
     k.push(DeviceOp::GridWait);
     k.push(DeviceOp::GridLaunch);

@@ -30,9 +30,9 @@ pub fn run_device_on_ranks(
         Ok(machine.end())
     };
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
-    let (params, launch) = (&kernel.params, &kernel.launch);
-    let ranks = Ranks { params, launch, span, launches, options };
-    ranks::run(&ranks, memories, || Shared::new(kernel.shared_bytes, false, false), one)
+    let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
+    let ranks = Ranks { params, launch, roles, span, launches, options };
+    ranks::run(&ranks, memories, || Shared::new(kernel.shared_bytes, false, roles > 0), one)
 }
 
 impl Machine<'_> {

@@ -10,6 +10,7 @@ use kernel_ir::ops::Elements;
 use super::Machine;
 use super::pipes::Post;
 use super::registers::Registers;
+use crate::counters::Printed;
 use crate::error::EmuError;
 use crate::pipes::Pipes;
 use crate::roles::Clock;
@@ -30,6 +31,7 @@ struct Found {
 struct Done {
     stores: RoleStores,
     clock: Clock,
+    printed: Vec<Printed>,
     flops: u64,
     steps: u64,
 }
@@ -65,6 +67,7 @@ impl<'k> Machine<'k> {
         let (steps, max_steps) = (self.steps, self.max_steps);
         let barriers = &self.barriers;
         let pipes = &Pipes::new(barriers, &kernel.roles, roles.len());
+        let (before, arrivals) = (self.view.stores(), self.view.arrivals());
         let run = |seat: &Seat<'_>, i: usize| -> Result<_, EmuError> {
             let Some(&(role, body)) = roles.get(i) else {
                 return pipes.fly(seat, member, span).map(|()| None);
@@ -74,7 +77,7 @@ impl<'k> Machine<'k> {
             machine.first_thread = declared.first_thread() as usize;
             machine.threads = declared.active() as usize;
             machine.interval = (role.index() as u32 + 1) * INTERVALS;
-            machine.view = view.begin_role();
+            machine.view = view.begin_role(seat, role, declared);
             machine.clock = clock.begin(role.index());
             machine.post = Some(Post { role, pipes });
             (machine.meetings, machine.steps) = (meetings, steps);
@@ -83,16 +86,17 @@ impl<'k> Machine<'k> {
                 machine.set(*frag, Registers { elements: elements.clone(), undefined });
             }
             machine.block(body).map_err(|e| e.threads_from(declared.first_thread()))?;
-            let Machine { view, clock, flops, steps: after, .. } = machine;
+            let Machine { view, clock, printed, flops, steps: after, .. } = machine;
             pipes.leave();
-            Ok(Some(Done { stores: view.into_role(), clock, flops, steps: after - steps }))
+            let (stores, steps) = (view.into_role(arrivals), after - steps);
+            Ok(Some(Done { stores, clock, printed, flops, steps }))
         };
         // Copies land on a part of their own.
         let count = roles.len() + usize::from(!kernel.barriers.is_empty());
-        let before = self.view.stores();
-        for done in seat.fork(count, span, run)?.into_iter().flatten() {
+                for done in seat.fork(count, span, run)?.into_iter().flatten() {
             self.view.end_role(done.stores, before)?;
             self.clock.end(&done.clock);
+            self.printed.extend(done.printed);
             self.flops += done.flops;
             self.steps += done.steps;
         }

@@ -408,7 +408,7 @@ fn errors_of_the_author_are_found_here_too() {
     let (mut d, x, _) = device(4, 1, 1, 0);
     let four = d.int(4);
     let vectors = vec![vector(0, 1, four)];
-    d.push(DeviceOp::Prefetch { place: Place::Global(x), vectors, evict: None });
+    d.push(DeviceOp::Prefetch { place: Place::Global(x), vectors, bytes: None, evict: None });
     assert_eq!(d.error().kind, ErrorKind::OutOfBounds);
 }
 

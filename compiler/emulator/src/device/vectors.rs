@@ -199,6 +199,7 @@ impl Machine<'_> {
         &mut self,
         place: &Place,
         vectors: &[Vector],
+        bytes: Option<(FragId, u32)>,
         loc: LocId,
     ) -> Result<(), EmuError> {
         let Place::Global(param) = place else { return Ok(()) };
@@ -206,8 +207,19 @@ impl Machine<'_> {
             for t in (0..self.threads).filter(|&t| self.is_active(t)) {
                 if self.is_wanted(vector, t, loc)? {
                     let start = self.start(vector, t, loc)?;
-                    let inside = self.view.inside(*param, start, 1, self.span(loc));
-                    inside.map_err(|e| e.thread(t))?;
+                    let last = match bytes {
+                        None => start,
+                        // The sixteen bytes in which the range ends begin inside.
+                        Some((frag, element)) => {
+                            let bytes = i64::from(self.code(frag, element, t, loc)? as u32);
+                            let bits = i64::from(self.kernel.params[*param].dtype.bits());
+                            start + (bytes - 16).max(0) * 8 / bits
+                        }
+                    };
+                    for at in [start, last] {
+                        let inside = self.view.inside(*param, at, 1, self.span(loc));
+                        inside.map_err(|e| e.thread(t))?;
+                    }
                 }
             }
         }

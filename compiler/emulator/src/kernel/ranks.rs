@@ -38,7 +38,8 @@ pub(super) fn run(
         Ok(machine.end())
     };
     let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
-    let ranks = Ranks { params, launch, span, launches, options };
+    let roles = kernel.roles.len();
+    let ranks = Ranks { params, launch, roles, span, launches, options };
     ranks::run(&ranks, memories, || SharedTiles::new(kernel), one)
 }
 

@@ -6,6 +6,7 @@ use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::pipes::Post;
+use crate::counters::Printed;
 use crate::error::EmuError;
 use crate::pipes::Pipes;
 use crate::roles::Clock;
@@ -16,6 +17,7 @@ use crate::view::RoleStores;
 struct Done {
     stores: RoleStores,
     clock: Clock,
+    printed: Vec<Printed>,
     flops: u64,
     steps: u64,
 }
@@ -52,13 +54,14 @@ impl<'k> Machine<'k> {
         let (steps, max_steps) = (self.steps, self.max_steps);
         let span = first.span;
         let pipes = &Pipes::new(&kernel.barriers, &kernel.roles, roles.len());
+        let (before, arrivals) = (self.view.stores(), self.view.arrivals());
         let run = |seat: &Seat<'_>, i: usize| -> Result<_, EmuError> {
             let Some(&(role, body)) = roles.get(i) else {
                 return pipes.fly(seat, member, span).map(|()| None);
             };
             let mut machine =
                 Machine::new(kernel, prepared, view.launched, member.at(seat), cta, max_steps);
-            machine.view = view.begin_role();
+            machine.view = view.begin_role(seat, role, &kernel.roles[role]);
             machine.clock = clock.begin(role.index());
             machine.post = Some(Post { role, pipes });
             (machine.meetings, machine.steps) = (meetings, steps);
@@ -66,16 +69,17 @@ impl<'k> Machine<'k> {
                 machine.set(*id, value.clone());
             }
             machine.block(body)?;
-            let Machine { view, clock, flops, steps: after, .. } = machine;
+            let Machine { view, clock, printed, flops, steps: after, .. } = machine;
             pipes.leave();
-            Ok(Some(Done { stores: view.into_role(), clock, flops, steps: after - steps }))
+            let (stores, steps) = (view.into_role(arrivals), after - steps);
+            Ok(Some(Done { stores, clock, printed, flops, steps }))
         };
         // Copies land on a part of their own.
         let count = roles.len() + usize::from(!kernel.barriers.is_empty());
-        let before = self.view.stores();
-        for done in seat.fork(count, span, run)?.into_iter().flatten() {
+                for done in seat.fork(count, span, run)?.into_iter().flatten() {
             self.view.end_role(done.stores, before)?;
             self.clock.end(&done.clock);
+            self.printed.extend(done.printed);
             self.flops += done.flops;
             self.steps += done.steps;
         }

@@ -360,6 +360,11 @@ impl<'k> Builder<'k> {
         self.role.map_or(self.kernel.launch.warps, |role| self.kernel.roles[role].warps)
     }
 
+    /// True where one thread alone runs what is built.
+    pub(super) fn is_elected(&self) -> bool {
+        self.role.is_some_and(|role| self.kernel.roles[role].elect)
+    }
+
     fn digit(&mut self, index: &Linear, digit: Digit) -> Linear {
         let high = self.int_binary(
             BinaryOp::Div,

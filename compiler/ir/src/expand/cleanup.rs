@@ -82,7 +82,10 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             see(src.frag);
             each_address(vectors, see);
         }
-        DeviceOp::Prefetch { vectors, .. } => each_address(vectors, see),
+        DeviceOp::Prefetch { vectors, bytes, .. } => {
+            bytes.iter().for_each(|(frag, _)| see(*frag));
+            each_address(vectors, see);
+        }
         DeviceOp::CopyAsync { pieces, .. } => {
             for piece in pieces {
                 let registers = [piece.source.offset, piece.dest.offset];

@@ -104,6 +104,10 @@ impl Expander<'_> {
         order.insert(0, along);
         order.retain(|&axis| !fixed[axis]);
         let warps = self.b.warps();
+        let distribution = |axes| Distribution { warps, axes };
+        if self.b.is_elected() {
+            return distribution(maps);
+        }
         for axis in &order {
             let taken: Vec<Digit> = used(&maps, |map| map.lanes);
             let left = maps[*axis].rest;
@@ -120,7 +124,7 @@ impl Expander<'_> {
                 maps[*axis].rest /= digit.extent;
             }
         }
-        Distribution { warps, axes: maps }
+        distribution(maps)
     }
 
     /// The elements of each piece, on both sides.

@@ -6,7 +6,7 @@ use kernel_dsl::diag::Diagnostic;
 use super::Expander;
 use super::builder::{Pred, fits};
 use super::linear::{Linear, power_of_two};
-use super::vectors::{Cell, Check};
+use super::vectors::{Cell, Check, VECTOR_BYTES};
 use crate::device::{DeviceOp, Place, Vector};
 use crate::distribution::{Digit, Distribution, LANES};
 use crate::infer::{contiguous_axis, tile_axes};
@@ -47,9 +47,16 @@ impl Expander<'_> {
         what: &PrefetchRange,
         evict: Option<Evict>,
     ) -> Result<(), Diagnostic> {
+        let alone = self.b.is_elected();
         match what {
             PrefetchRange::Tile(access) => self.prefetch_tile(access, evict),
             PrefetchRange::Box(access) => self.prefetch_box(access, evict),
+            PrefetchRange::Elements { param, start, end } if alone => {
+                let (start, end) = (self.integer(*start), self.integer(*end));
+                let count = self.b.int_binary(BinaryOp::Sub, &end, &start, DType::I64);
+                self.prefetch_run(*param, &start, &count, evict);
+                Ok(())
+            }
             PrefetchRange::Elements { param, start, end } => {
                 self.prefetch_elements(*param, *start, *end, evict);
                 Ok(())
@@ -141,15 +148,20 @@ impl Expander<'_> {
     fn lines(&mut self, access: &TileAccess, rows: &Distribution) -> Lines {
         let axes = tile_axes(access);
         let bits = self.kernel.params[prefetched(access)].dtype.bits();
+        let whole_runs = self.is_in_runs(access);
         let mut extents: Vec<u64> =
             axes.iter().map(|axis| if axis.is_gathered { 1 } else { axis.len.into() }).collect();
         let along = contiguous_axis(&axes).map(|axis| {
-            let step = (LINE_BYTES * 8 / bits).min(axes[axis].run).max(1);
+            let line = if whole_runs { u32::MAX } else { LINE_BYTES * 8 / bits };
+            let step = line.min(axes[axis].run).max(1);
             extents[axis] = u64::from(axes[axis].len.div_ceil(step));
             (axis, i64::from(step), i64::from(axes[axis].len) - 1)
         });
         let mut replica = Linear::default();
         let mut replicas = 1i64;
+        if self.b.is_elected() {
+            return Lines { extents, along, replica, replicas: 1 };
+        }
         let digits = |list: Vec<Digit>, is_lane: bool| list.into_iter().map(move |d| (d, is_lane));
         for (digit, is_lane) in
             digits(rows.free_lanes(), true).chain(digits(rows.free_warps(), false))
@@ -159,6 +171,12 @@ impl Expander<'_> {
             replicas *= i64::from(digit.extent);
         }
         Lines { extents, along, replica, replicas: replicas as u64 }
+    }
+
+    /// True where one thread prefetches, and each run of the tile is there whole.
+    fn is_in_runs(&self, access: &TileAccess) -> bool {
+        let ends = |index: &AxisIndex| matches!(index, AxisIndex::Range { until: Some(_), .. });
+        self.b.is_elected() && !access.index.iter().any(ends)
     }
 
     /// One line of each gathered row: the `item`-th.
@@ -177,6 +195,14 @@ impl Expander<'_> {
         }
         let offsets = self.b.offset_dtype(prefetched(access));
         let mut vectors = Vec::new();
+        if self.is_in_runs(access) {
+            let step = lines.along.map_or(1, |(_, step, last)| step.min(last + 1));
+            for cell in self.line_cells(access, rows, lines, item, 0) {
+                let count = Linear::constant(step);
+                self.prefetch_run(prefetched(access), &cell.offset, &count, evict);
+            }
+            return;
+        }
         for register in 0..rows.registers() {
             for cell in self.line_cells(access, rows, lines, item, register) {
                 let present = self.b.presence(&cell);
@@ -189,12 +215,41 @@ impl Expander<'_> {
             }
         }
         if !vectors.is_empty() {
-            self.b.emit(DeviceOp::Prefetch {
-                place: Place::Global(prefetched(access)),
-                vectors,
-                evict,
-            });
+            let place = Place::Global(prefetched(access));
+            self.b.emit(DeviceOp::Prefetch { place, vectors, bytes: None, evict });
         }
+    }
+
+    /// One thread brings `count` elements from `first` on, widened to whole sixteen bytes, by one instruction.
+    fn prefetch_run(
+        &mut self,
+        param: ParamId,
+        first: &Linear,
+        count: &Linear,
+        evict: Option<Evict>,
+    ) {
+        let unit = i64::from(VECTOR_BYTES * 8 / self.kernel.params[param].dtype.bits());
+        let (b, wide) = (&mut self.b, DType::I64);
+        let zero = Linear::default();
+        let is_some = b.int_compare(CompareOp::Gt, count, &zero, wide);
+        let past = b.int_binary(BinaryOp::Rem, first, &Linear::constant(unit), wide);
+        let start = b.int_binary(BinaryOp::Sub, first, &past, wide);
+        let length = b.int_binary(BinaryOp::Add, count, &past, wide);
+        let rounded = b.int_binary(BinaryOp::Add, &length, &Linear::constant(unit - 1), wide);
+        let units = b.int_binary(BinaryOp::Div, &rounded, &Linear::constant(unit), wide);
+        let most = Linear::constant(i64::from(i32::MAX / 16));
+        let units = b.int_binary(BinaryOp::Min, &units, &most, wide);
+        let bytes = units.times(i64::from(VECTOR_BYTES)).unwrap_or_default();
+        let predicate = match is_some {
+            Pred::Always => None,
+            Pred::Never => return,
+            Pred::When(reg) => Some(reg),
+        };
+        let bytes = Some(b.materialize(&bytes, DType::I32));
+        let offsets = b.offset_dtype(param);
+        let vectors = vec![self.line(&start, offsets, predicate)];
+        let place = Place::Global(param);
+        self.b.emit(DeviceOp::Prefetch { place, vectors, bytes, evict });
     }
 
     fn line(
@@ -342,7 +397,8 @@ impl Expander<'_> {
             && within != Pred::Never
         {
             let vectors = vec![self.line(&offset, offsets, predicate)];
-            self.b.emit(DeviceOp::Prefetch { place: Place::Global(param), vectors, evict });
+            let place = Place::Global(param);
+            self.b.emit(DeviceOp::Prefetch { place, vectors, bytes: None, evict });
         }
         let body = self.b.close();
         self.b.emit(DeviceOp::For { var, start: zero, end, step: threads, body });

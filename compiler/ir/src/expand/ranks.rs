@@ -15,10 +15,20 @@ impl Expander<'_> {
     pub(super) fn signal(&mut self, signal: &Signal) {
         let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
         let world = self.kernel.launch.world.unwrap_or(1);
+        let (param, add) = (signal.param, signal.add);
+        if self.b.is_elected() {
+            // One thread has no lanes beside it.
+            for number in 0..world {
+                let rank = Linear::constant(i64::from(number));
+                let at = self.flag(param, &index, &rank);
+                let rank = self.b.materialize(&rank, DType::I32);
+                self.b.emit(DeviceOp::Signal { param, rank, at, add });
+            }
+            return;
+        }
         let lane = self.lane();
         let rank = self.b.materialize(&lane, DType::I32);
         let at = self.flag(signal.param, &index, &lane);
-        let (param, add) = (signal.param, signal.add);
         self.in_first_lanes(world, DeviceOp::Signal { param, rank, at, add });
     }
 
@@ -31,6 +41,14 @@ impl Expander<'_> {
             })
         });
         let until = self.frag(wait.until);
+        if self.b.is_elected() {
+            for word in 0..words.unwrap_or(1) {
+                let word = Linear::constant(i64::from(word));
+                let (param, at) = (wait.param, self.flag(wait.param, &wait.index, &word));
+                self.b.emit(DeviceOp::Await { param, at, until });
+            }
+            return;
+        }
         let lane = self.lane();
         let at = self.flag(wait.param, &wait.index, &lane);
         let param = wait.param;
@@ -44,7 +62,7 @@ impl Expander<'_> {
 
     /// Emits what the first `count` lanes of the first warp do.
     fn in_first_lanes(&mut self, count: u32, op: DeviceOp) {
-        let warps = [Digit { extent: self.kernel.launch.warps, stride: 1 }];
+        let warps = [Digit { extent: self.b.warps(), stride: 1 }];
         let first = self.b.digits_are_zero(&[], &warps);
         let (lane, count) = (self.lane(), Linear::constant(i64::from(count)));
         let below = self.b.int_compare(CompareOp::Lt, &lane, &count, DType::I32);

@@ -255,6 +255,10 @@ impl Parts {
 
 impl Expander<'_> {
     pub(super) fn barrier(&mut self) {
+        // One thread alone has nobody to meet.
+        if self.b.is_elected() {
+            return self.shared.barrier();
+        }
         self.b.emit(match self.b.role {
             None => DeviceOp::Barrier,
             Some(role) => DeviceOp::RoleBarrier { role },

@@ -5,11 +5,11 @@ use kernel_dsl::diag::Diagnostic;
 
 use super::Expander;
 use super::builder::Pred;
-use super::linear::Linear;
+use super::linear::{Linear, Reg};
 use super::vectors::Cell;
 use crate::device::{Arg, DeviceOp, FragId, Place, Vector};
 use crate::distribution::{Digit, LANES};
-use crate::kernel::{CachePolicy, Literal, ValueId, Word};
+use crate::kernel::{CachePolicy, Literal, ParamId, ValueId, Word};
 use crate::ops::{BinaryOp, CompareOp};
 
 /// Bytes through which the last arriver is told to all threads.
@@ -23,24 +23,26 @@ impl Expander<'_> {
         word: &Word,
         count: u32,
     ) -> Result<(), Diagnostic> {
+        let limit = count.saturating_sub(1);
+        let param = word.param;
+        let limit_reg = self.b.int(DType::U32, i64::from(limit));
+        if self.b.is_elected() {
+            let at = self.word(word, None);
+            let last = self.count(param, at, limit, limit_reg);
+            self.arrivals.insert(result, param);
+            self.bind(result, last);
+            return Ok(());
+        }
         let region = self.reserve(FLAG_BYTES)?;
         self.barrier();
-        let limit = count.saturating_sub(1);
         let at = self.word(word, None);
-        let param = word.param;
         let one = self.first_thread();
-        let limit_reg = self.b.int(DType::U32, i64::from(limit));
         let place = Place::Shared { base: region.0, dtype: DType::Bool };
         let cells = [Cell::at(Linear::default())];
         let (dtype, cache) = (DType::Bool, CachePolicy::default());
 
         self.b.open();
-        self.b.emit(DeviceOp::Fence);
-        let old = self.b.define(DType::U32, 1, |dst| DeviceOp::AtomicInc { dst, param, at, limit });
-        self.b.emit(DeviceOp::Fence);
-        let (a, b) = (Arg::whole(old), Arg::all(limit_reg.0, 0));
-        let op = CompareOp::Eq;
-        let last = self.b.define(DType::Bool, 1, |dst| DeviceOp::Compare { dst, op, a, b });
+        let last = self.count(param, at, limit, limit_reg);
         self.store_cells(last, &cells, dtype, place.clone(), DType::I32, cache, Pred::Always);
         let body = self.b.close();
         match one {
@@ -56,6 +58,16 @@ impl Expander<'_> {
         self.arrivals.insert(result, param);
         self.bind(result, frag);
         Ok(())
+    }
+
+    /// One thread counts between two fences; whether it was the last.
+    fn count(&mut self, param: ParamId, at: Vector, limit: u32, limit_reg: Reg) -> FragId {
+        self.b.emit(DeviceOp::Fence);
+        let old = self.b.define(DType::U32, 1, |dst| DeviceOp::AtomicInc { dst, param, at, limit });
+        self.b.emit(DeviceOp::Fence);
+        let (a, b) = (Arg::whole(old), Arg::all(limit_reg.0, 0));
+        let op = CompareOp::Eq;
+        self.b.define(DType::Bool, 1, |dst| DeviceOp::Compare { dst, op, a, b })
     }
 
     /// Adds 1 to a word that all threads have read.
@@ -82,6 +94,9 @@ impl Expander<'_> {
 
     /// Holds in one thread of the CTA.
     fn first_thread(&mut self) -> Option<FragId> {
+        if self.b.is_elected() {
+            return None;
+        }
         let lanes = [Digit { extent: LANES, stride: 1 }];
         let warps = [Digit { extent: self.b.warps(), stride: 1 }];
         match self.b.digits_are_zero(&lanes, &warps) {

@@ -171,8 +171,10 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let (at, policy) = (places(device, place, vectors), cache(*policy));
             format!("store {} -> {at}{policy}{order}", arg(src))
         }
-        DeviceOp::Prefetch { place, vectors, evict: policy } => {
-            format!("prefetch.l2 {}{}{order}", places(device, place, vectors), evict(*policy))
+        DeviceOp::Prefetch { place, vectors, bytes, evict: policy } => {
+            let bytes = bytes.map(|(frag, element)| format!(" bytes {frag}[{element}]"));
+            let (at, bytes) = (places(device, place, vectors), bytes.unwrap_or_default());
+            format!("prefetch.l2 {at}{bytes}{}{order}", evict(*policy))
         }
         DeviceOp::Warpgroup(op) => warpgroup(op),
         DeviceOp::ReadSlot { dst, slot } => format!("{} {slot}", def(*dst)),

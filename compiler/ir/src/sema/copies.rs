@@ -14,9 +14,6 @@ use crate::kernel::{AxisIndex, Evict, StmtKind, Storage};
 impl<'a> Lower<'a> {
     /// `copy.async x[…] -> s@t[…] evict first;`
     pub(super) fn copy_async(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
-        if self.elected().is_some() {
-            return Err(self.not_built(span, "`copy.async` in a role of one thread"));
-        }
         if mv.policy.no_allocate {
             return Err(self.not_built(span, "`no_allocate` of an asynchronous copy"));
         }

@@ -350,9 +350,6 @@ impl<'a> Lower<'a> {
 
     /// `prefetch.l2 w[…];`
     fn prefetch(&mut self, mv: &'a Move, span: Span) -> Outcome<()> {
-        if self.elected().is_some() {
-            return Err(self.not_built(span, "`prefetch.l2` in a role of one thread"));
-        }
         let evict = cache(mv.policy).evict;
         if let ExprKind::Index(base, indices) = &mv.source.kind
             && let [Index { kind: IndexKind::At(at, None), span: index_span }] = indices.as_slice()

@@ -22,9 +22,6 @@ impl<'a> Lower<'a> {
                     .help("put the loop or the choice into the role"),
             ));
         }
-        if self.kernel.launch.world.is_some() {
-            return Err(self.not_built(ast.header_span, "roles in a kernel of several ranks"));
-        }
         let (first, warps) = self.role_warps(ast)?;
         if self.kernel.roles.iter().any(|role| role.name == ast.name.text) {
             return Err(self.error(

@@ -437,7 +437,6 @@ impl<'a> Lower<'a> {
     }
 
     fn printf(&mut self, text: &'a Text, args: &'a [Expr], span: Span) -> Outcome<()> {
-        self.outside_of_roles("`printf`", span)?;
         if let Some(diagnostic) = printf_mistake(text, args.len()) {
             return Err(self.error(diagnostic));
         }

@@ -15,7 +15,6 @@ use crate::kernel::{Op, StmtKind, Word, Words};
 impl<'a> Lower<'a> {
     /// `arrive.last c[i] of n`: whether this CTA is the last.
     pub(super) fn arrive_last(&mut self, arrive: &'a ArriveLast, span: Span) -> Outcome<Tile> {
-        self.outside_of_roles("`arrive.last`", span)?;
         let word = self.word(&arrive.counter, Words::Counter);
         let count = self.const_extent(&arrive.count, "the number of arrivals", 1, 1 << 31)?;
         self.define(Op::ArriveLast { word: word?, count }, DType::Bool, Vec::new(), span)
@@ -23,7 +22,6 @@ impl<'a> Lower<'a> {
 
     /// `advance e[i];`
     pub(super) fn advance(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
-        self.outside_of_roles("`advance`", span)?;
         let word = self.word(e, Words::Epoch)?;
         self.emit(StmtKind::Advance { word }, span)
     }

@@ -115,17 +115,15 @@ impl<'a> Walk<'a> {
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 self.touch(source, false, None)
             }
-            StmtKind::Sync | StmtKind::Await(_) => self.recent.clear(),
+            StmtKind::Sync | StmtKind::Await(_) | StmtKind::SyncRole => self.meet(),
             StmtKind::SyncCluster => {
-                self.recent.clear();
+                self.meet();
                 // What stands ahead of it in a loop comes again behind it.
                 if !self.in_loop {
                     self.seen.values_mut().for_each(Seen::meet);
                 }
             }
-            StmtKind::SyncRole => self.recent.clone_from(&self.outside),
             StmtKind::Role { body, .. } => {
-                // What other threads did before is not met by a `sync` of the role.
                 self.outside.clone_from(&self.recent);
                 self.in_role = true;
                 self.block(body);
@@ -178,6 +176,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// All threads meet, or those of the role: what others did before it is not met by that.
+    fn meet(&mut self) {
+        self.recent.clone_from(&self.outside);
+    }
+
     fn define(&mut self, results: &[ValueId], op: &'a Op) {
         if let Some(&result) = results.first() {
             match op {
@@ -191,7 +194,7 @@ impl<'a> Walk<'a> {
                 }
                 Op::ArriveLast { .. } => {
                     self.arrivals.extend(results);
-                    self.recent.clear();
+                    self.meet();
                 }
                 _ => {}
             }
@@ -214,7 +217,9 @@ impl<'a> Walk<'a> {
         if let Some((earlier, stored)) = clash {
             self.report_race(earlier, stored, &place);
         }
-        if !self.is_last || is_store {
+        // The arrival of a role says nothing of what other threads stored before it.
+        let unmet = self.in_role && self.outside.iter().any(|o| o.param == param && o.is_store);
+        if !self.is_last || is_store || unmet {
             let owners = Owners::new(self.kernel, &self.known, &self.loads, &place);
             let seen = self.seen.entry(param).or_default();
             if is_store {

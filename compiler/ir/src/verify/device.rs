@@ -136,7 +136,10 @@ impl Structure<'_> {
                 self.args(loc, len, &[src]);
                 self.vectors(loc, place, vectors, len);
             }
-            DeviceOp::Prefetch { vectors, .. } => {
+            DeviceOp::Prefetch { vectors, bytes, .. } => {
+                if let Some((frag, element)) = bytes {
+                    self.element(loc, *frag, *element);
+                }
                 for vector in vectors {
                     self.vector_registers(loc, vector);
                 }

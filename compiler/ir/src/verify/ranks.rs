@@ -6,7 +6,8 @@
 //! stores to slot t of the others, meets, raises its word of every rank by 1, waits until its words of all senders are
 //! t + 1, reads slot t, and advances its epoch once. A sender that is a launch ahead writes another slot, since a ring
 //! has two at least; it is not two ahead, because it has waited for this rank's launch t + 1, which began after launch t
-//! had ended. Signals and waits stand outside of loops and choices, so each path has them.
+//! had ended. Signals and waits stand outside of loops and choices, so each path has them. Any role may store, signal, or
+//! wait: a launch ends when all its roles have, and a store and its signal meet, as a wait and its read do.
 
 mod protocol;
 
@@ -17,7 +18,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Knowledge};
 use crate::kernel::{
-    Await, Kernel, Op, ParamId, Signal, Stmt, StmtKind, Storage, TileAccess, ValueId,
+    Await, Kernel, Op, ParamId, RoleId, Signal, Stmt, StmtKind, Storage, TileAccess, ValueId,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -30,6 +31,8 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         facts: Facts::new(),
         at: 0,
         depth: 0,
+        role: None,
+        regions: 0,
         syncs: Vec::new(),
         signals: Vec::new(),
         awaits: Vec::new(),
@@ -60,6 +63,17 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
 struct At {
     number: usize,
     inside: bool,
+    /// The role that does it.
+    role: Option<RoleId>,
+    /// The statement of the kernel in whose turn the roles of a region run.
+    region: usize,
+}
+
+impl At {
+    /// True where one runs beside the other.
+    fn is_beside(self, other: At) -> bool {
+        self.region == other.region && self.role.is_some() && self.role != other.role
+    }
 }
 
 /// What concerns ranks, in the order of the statements.
@@ -70,14 +84,17 @@ struct Survey<'k> {
     facts: Facts,
     at: usize,
     depth: u32,
-    /// Where all threads meet, on every path.
-    syncs: Vec<usize>,
+    role: Option<RoleId>,
+    /// Regions of roles so far, and what stands between them.
+    regions: usize,
+    /// Where all threads meet, or those of a role, on every path.
+    syncs: Vec<At>,
     signals: Vec<(At, &'k Signal)>,
     awaits: Vec<(At, &'k Await)>,
     /// Stores to other ranks.
-    stores: Vec<(usize, &'k TileAccess)>,
+    stores: Vec<(At, &'k TileAccess)>,
     /// Reads of what other ranks write.
-    loads: Vec<(usize, &'k TileAccess)>,
+    loads: Vec<(At, &'k TileAccess)>,
 }
 
 impl<'k> Survey<'k> {
@@ -85,6 +102,8 @@ impl<'k> Survey<'k> {
         for stmt in stmts {
             if self.depth == 0 {
                 self.at += 1;
+                let is_role = matches!(stmt.kind, StmtKind::Role { .. });
+                self.regions += usize::from(self.role.is_none() && !is_role);
             }
             self.stmt(stmt);
         }
@@ -97,12 +116,13 @@ impl<'k> Survey<'k> {
     }
 
     fn here(&self) -> At {
-        At { number: self.at, inside: self.depth > 0 }
+        let (number, inside) = (self.at, self.depth > 0);
+        At { number, inside, role: self.role, region: self.regions }
     }
 
     fn meet(&mut self) {
         if self.depth == 0 {
-            self.syncs.push(self.at);
+            self.syncs.push(self.here());
         }
     }
 
@@ -114,20 +134,20 @@ impl<'k> Survey<'k> {
                 if let Op::Load { access, .. } = op
                     && self.is_inbox(access.storage)
                 {
-                    self.loads.push((self.at, access));
+                    self.loads.push((self.here(), access));
                 }
             }
             StmtKind::Store { access, .. } => {
                 if let Storage::Peer(..) = access.storage {
-                    self.stores.push((self.at, access));
+                    self.stores.push((self.here(), access));
                 }
             }
             StmtKind::CopyAsync { source, .. } => {
                 if self.is_inbox(source.storage) {
-                    self.loads.push((self.at, source));
+                    self.loads.push((self.here(), source));
                 }
             }
-            StmtKind::Sync => self.meet(),
+            StmtKind::Sync | StmtKind::SyncRole => self.meet(),
             StmtKind::Signal(signal) => self.signals.push((self.here(), signal)),
             StmtKind::Await(wait) => {
                 self.awaits.push((self.here(), wait));
@@ -137,7 +157,11 @@ impl<'k> Survey<'k> {
                 self.known.bind_loop(*var, *start, *end, *step);
                 self.inner(body);
             }
-            StmtKind::Role { body, .. } => self.inner(body),
+            StmtKind::Role { role, body } => {
+                self.role = Some(*role);
+                self.block(body);
+                self.role = None;
+            }
             StmtKind::If { then_body, else_body, .. } => {
                 self.inner(then_body);
                 self.inner(else_body);
@@ -149,7 +173,6 @@ impl<'k> Survey<'k> {
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::SyncCluster
-            | StmtKind::SyncRole
             | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
@@ -162,10 +185,21 @@ impl<'k> Survey<'k> {
         storage.param().is_some_and(|param| self.known.param(param).is_inbox())
     }
 
-    /// Where a store is published: by the first signal behind a meeting behind it.
-    fn signal_of(&self, store: usize) -> Option<&(At, &'k Signal)> {
-        let met = self.syncs.iter().copied().find(|&sync| sync > store)?;
-        self.signals.iter().find(|(at, _)| at.number > met)
+    /// Where a store is published: by the first signal behind a meeting behind it, of its threads with the one that
+    /// signals.
+    fn signal_of(&self, store: At) -> Option<&(At, &'k Signal)> {
+        let is_published = |signal: At| {
+            let alone = |role: RoleId| self.known.role(role).elect && signal.role == Some(role);
+            let between = |sync: &&At| store.number < sync.number && sync.number < signal.number;
+            let mut syncs = self.syncs.iter().filter(between);
+            store.number < signal.number
+                && (store.role.is_some_and(alone)
+                    || syncs.any(|sync| match sync.role {
+                        None => true,
+                        met => store.role == met && signal.role == met,
+                    }))
+        };
+        self.signals.iter().find(|(at, _)| is_published(*at))
     }
 
     fn published(&self, kernel: &Kernel, sink: &mut Sink) {
@@ -178,7 +212,8 @@ impl<'k> Survey<'k> {
                 Code::E0132,
                 format!("what is stored to `{name}` of another rank is not published"),
             );
-            diagnostic = match self.signals.iter().find(|(signal, _)| signal.number > at) {
+            let later = |signal: &At| signal.number > at.number && !signal.is_beside(at);
+            diagnostic = match self.signals.iter().find(|(signal, _)| later(signal)) {
                 Some((_, signal)) => diagnostic
                     .label(access.span, "threads store this")
                     .secondary(signal.span, "one thread signals, and no `sync` stands between")
@@ -212,7 +247,14 @@ impl<'k> Survey<'k> {
                 continue;
             };
             let mut waits = self.awaits.iter().filter(|(_, wait)| wait.param == flag);
-            if waits.any(|(wait, _)| wait.number < at) {
+            let is_awaited = |wait: At| {
+                let met = |sync: &At| {
+                    sync.role.is_none() && wait.number < sync.number && sync.number < at.number
+                };
+                wait.number < at.number
+                    && (wait.role.is_none() || wait.role == at.role || self.syncs.iter().any(met))
+            };
+            if waits.any(|(wait, _)| is_awaited(*wait)) {
                 continue;
             }
             let signal = self.signals.iter().find(|(_, signal)| signal.param == flag);

@@ -1,22 +1,25 @@
 //! R9 of roles: what runs side by side shares no warp and no buffer that one of them stores to.
 //!
 //! Assumes that roles stand at the top of a kernel. Guarantees (E0150) that the warps of roles of one region are
-//! apart and are warps of the kernel, (E0155) that registers which roles ask for are there, and (E0153) that no role loads from a buffer that another role of the region
-//! stores to. Two roles may store to one buffer: that they store to other elements is the author's business, as it is
+//! apart and are warps of the kernel, (E0155) that registers which roles ask for are there, and (E0153) that no role
+//! loads from a buffer that another role of the region stores to, and that one role alone counts the words of a counter
+//! or an epoch. Two roles may store to one buffer: that they store to other elements is the author's business, as it is
 //! between CTAs, and the emulator's.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::kernel::{
-    Kernel, Op, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, copied,
-    entry_registers,
+    Kernel, Op, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, Word,
+    copied, entry_registers,
 };
 
 /// An access of a buffer.
 struct Touch {
     param: ParamId,
     writes: bool,
+    /// A word of a counter or an epoch.
+    is_word: bool,
     span: Span,
 }
 
@@ -97,10 +100,15 @@ fn budgets(kernel: &Kernel, sink: &mut Sink) {
 fn collect(stmts: &[Stmt], found: &mut Vec<Touch>) {
     for stmt in stmts {
         let mut add = |access: &TileAccess, writes: bool| {
-            let param = access.storage.param();
-            found.extend(param.map(|param| Touch { param, writes, span: access.span }));
+            let touch = |param| Touch { param, writes, is_word: false, span: access.span };
+            found.extend(access.storage.param().map(touch));
         };
-        if let StmtKind::Def { op: Op::Load { access, .. }, .. } = &stmt.kind {
+        if let StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } | StmtKind::Advance { word } =
+            &stmt.kind
+        {
+            let Word { param, span, .. } = *word;
+            found.push(Touch { param, writes: true, is_word: true, span });
+        } else if let StmtKind::Def { op: Op::Load { access, .. }, .. } = &stmt.kind {
             add(access, false);
         } else if let StmtKind::Store { access, .. } = &stmt.kind {
             add(access, true);
@@ -142,10 +150,31 @@ fn warps(kernel: &Kernel, role: RoleId, region: &[Member], sink: &mut Sink) {
     }
 }
 
+/// The finding for words that two roles count.
+fn words(kernel: &Kernel, a: &Touch, b: &Touch) -> Diagnostic {
+    let param = &kernel.params[a.param];
+    Diagnostic::error(Code::E0153, format!("two roles count words of `{}`", param.name))
+        .label(b.span, "nothing orders this")
+        .secondary(a.span, "counted here, by a role that runs beside it")
+        .secondary(param.span, "declared here")
+        .help("let one role count them, or give each role words of its own")
+}
+
 fn buffers(kernel: &Kernel, first: &Member, second: &Member, sink: &mut Sink) {
     for a in &first.touches {
-        let clash = second.touches.iter().find(|b| a.param == b.param && a.writes != b.writes);
-        let Some(b) = clash else { continue };
+        // What ranks write for each other is read after a wait, which another pass proves.
+        if kernel.params[a.param].is_inbox() {
+            continue;
+        }
+        let clash = |b: &&Touch| {
+            let words = a.is_word && b.is_word;
+            a.param == b.param && (a.writes != b.writes || words)
+        };
+        let Some(b) = second.touches.iter().find(clash) else { continue };
+        if a.is_word && b.is_word {
+            sink.push(words(kernel, a, b));
+            return;
+        }
         let (store, load, of) = if a.writes { (a, b, second) } else { (b, a, first) };
         let (param, reader) = (&kernel.params[a.param], &kernel.roles[of.role].name);
         sink.push(

@@ -183,6 +183,11 @@ impl<'k> Knowledge<'k> {
         &self.kernel.params[param]
     }
 
+    /// The declaration of a role.
+    pub(super) fn role(&self, role: crate::kernel::RoleId) -> &'k crate::kernel::Role {
+        &self.kernel.roles[role]
+    }
+
     /// The form of a value; a value that is not understood stands for itself.
     pub(super) fn form(&self, value: ValueId) -> Form {
         self.forms[value].clone().unwrap_or_else(|| Form::symbol(Symbol::Value(value)))

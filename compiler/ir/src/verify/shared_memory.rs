@@ -347,6 +347,9 @@ impl<'a> Walk<'a> {
             ));
         }
         self.state.settle(pending);
+        if self.region.is_one_thread(self.kernel) {
+            self.state.retire();
+        }
     }
 
     /// Reports each `settle` that no round finds a copy for.

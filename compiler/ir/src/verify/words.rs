@@ -59,7 +59,7 @@ impl Survey<'_> {
                     self.known.bind_loop(*var, *start, *end, *step);
                     self.block(body, false);
                 }
-                StmtKind::Role { body, .. } => self.block(body, false),
+                StmtKind::Role { body, .. } => self.block(body, always),
                 StmtKind::If { then_body, else_body, .. } => {
                     self.block(then_body, false);
                     self.block(else_body, false);

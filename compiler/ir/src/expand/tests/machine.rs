@@ -213,7 +213,7 @@ impl<'a> Machine<'a> {
                 self.load(*dst, place, vectors, *other);
             }
             DeviceOp::Store { src, place, vectors, cache: _ } => self.store(src, place, vectors),
-            DeviceOp::Prefetch { place, vectors, evict: _ } => {
+            DeviceOp::Prefetch { place, vectors, bytes: _, evict: _ } => {
                 let Place::Global(param) = place else { panic!("{place:?}") };
                 for thread in 0..self.threads() {
                     for vector in vectors {

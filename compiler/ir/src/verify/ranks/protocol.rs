@@ -73,7 +73,7 @@ impl Judge<'_, '_> {
             let label = format!("{n} signals and {m} waits of `{name}`");
             return self.wrong(span, &label, "signal a flag once and wait for it once in a launch");
         };
-        if signalled.number > awaited.number {
+        if signalled.number > awaited.number && !signalled.is_beside(*awaited) {
             return self.wrong(
                 wait.span,
                 "every rank waits here before any has signalled",

@@ -52,6 +52,11 @@ impl Region {
         self.holds.truncate(held);
     }
 
+    /// True where one thread runs the role that is walked.
+    pub(super) fn is_one_thread(&self, kernel: &Kernel) -> bool {
+        self.current.is_some_and(|role| kernel.roles[role].elect)
+    }
+
     /// The pipeline by which the role holds what it touches.
     pub(super) fn guard_of(&self, kernel: &Kernel, touch: &Touch) -> Option<BarrierId> {
         let slots = kernel.smem[touch.tile].slots;

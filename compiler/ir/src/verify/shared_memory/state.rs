@@ -210,6 +210,11 @@ impl State {
         }
     }
 
+    /// The threads that settled copies are all that there are.
+    pub(super) fn retire(&mut self) {
+        self.copies.retain(|copy| !copy.settled);
+    }
+
     /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds is ordered, but for slots
     /// that the role holds still.
     pub(super) fn hand_over(&mut self, pipeline: BarrierId, held: &[Form]) {
