@@ -35,7 +35,8 @@ pub(crate) const USAGE: &str = "usage:
   gpu-tests upload --bundle TP16.kbundle --out DIR [--device N] [--report FILE]
       how fast experts of Kimi K3 are packed and copied to the device; DIR gets 8 GB for the moment
   gpu-tests ranks --bundle OUT/ranks.kbundle [--devices 0,1] [--runs N] [--seed N] [--report FILE]
-      the push all-reduce, a rank a device of the list; one that is named twice has two ranks. The bundle comes from
+      the push all-reduce and the output projection, a rank a device of the list; one that is named twice has two
+      ranks. The bundle comes from
       kernelc build tests/ranks --set ranks --target sm_90a --out OUT
 The file tests are in the program; --suite reads them from a folder instead. A bundle with kernels whose audit is not
 clean is refused without --allow-unaudited. Without a device every test of `run` is ignored, or fails where KERNEL_GPU

@@ -6,8 +6,8 @@
 //! inputs. `gpu-tests plan` runs a plan as graphs, `gpu-tests fallback` kernels whose machine code is harmed, and
 //! `gpu-tests hang` a step that does not end. `gpu-tests sanitize` runs `gpu-tests run` under compute-sanitizer.
 //! `gpu-tests trap` shows on hardware the stale read that the audit looks for. `gpu-tests hostile` gives `kimi-k3` bad
-//! input on a device, `gpu-tests upload` times the way of weights onto it. `gpu-tests ranks` runs the push all-reduce on
-//! several devices at once.
+//! input on a device, `gpu-tests upload` times the way of weights onto it. `gpu-tests ranks` runs the kernels of
+//! `tests/ranks` on several devices at once.
 
 mod arguments;
 mod by_hand;

@@ -1,15 +1,18 @@
-//! `gpu-tests ranks`: the push all-reduce on several devices of one process, against the emulator and a sum in f64.
+//! `gpu-tests ranks`: kernels over several ranks on several devices of one process, against the emulator and f64.
 //!
 //! Each rank is a device with a stream of its own; a device that is named twice has two ranks, whose CTAs must fit
 //! beside each other. Every wait has an end: a rank that is not heard of ends the run with an error.
 
+mod exercise;
+
 use std::time::Duration;
 
-use kernel_abi::DType;
+use kernel_abi::{Access, DType};
 use kernel_abi::bundle::{Bundle, KernelHead};
 use kernel_abi::plan::Scalar;
 use kernel_emulator::{Argument, Memory, Options, fill_ranks, run_kernel_on_ranks};
-use kernel_ir::kernel::RANK;
+use kernel_ir::index::{Id, IndexVec};
+use kernel_ir::kernel::{Param, ParamId, RANK, Words};
 use kernel_ir::pipeline::Built;
 use kernel_runtime::graph::Begin;
 use kernel_runtime::symmetric::{Symmetric, connect};
@@ -23,25 +26,22 @@ use serde_json::{Value as Json, json};
 use crate::Stop;
 use crate::arguments::Arguments;
 use crate::report::Report;
+use exercise::{Exercise, Inputs, floats};
 
-/// The source of the kernels of the bundle.
-const SOURCE: &str = include_str!("../../ranks/all_reduce_push.tile");
-/// The kernel.
-const KERNEL: &str = "all_reduce_push";
 /// How long a launch may take; a rank that waits for one that does not come spins that long.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Launches of a graph.
 const CHAIN: usize = 20;
 /// Runs of a graph that count.
 const RUNS: usize = 50;
-/// Rounds that the emulator repeats: it takes seconds for large buffers.
-const EMULATED: u32 = 2;
+/// Inputs that the rounds take in turn: the emulator says what each gives, which takes seconds.
+const INPUTS: u32 = 2;
 
 fn fault(error: RuntimeError) -> String {
     format!("{}: {error}", error.code().name())
 }
 
-/// Runs every all-reduce of the bundle that is made for as many ranks as devices are named.
+/// Runs every kernel of the bundle that is made for as many ranks as devices are named.
 pub(crate) fn main(all: &Arguments, say: fn(&str)) -> Result<u8, Stop> {
     let bundle = all.open_bundle()?;
     let report = Report::create(all.report.as_deref())?;
@@ -60,14 +60,19 @@ fn run(all: &Arguments, bundle: &Bundle, out: Report, say: fn(&str)) -> Result<u
         Ok(stream)
     };
     let streams = devices.iter().map(stream).collect::<Result<Vec<_>, _>>()?;
-    let heads: Vec<KernelHead> = bundle
+    let exercise = |head: KernelHead| {
+        let named = exercise::ALL.iter().find(|exercise| exercise.kernel == head.kernel);
+        let of_world = head.bindings.get("WORLD") == Some(&(world as i64));
+        named.filter(|_| of_world).map(|exercise| (exercise, head))
+    };
+    let heads: Vec<(&Exercise, KernelHead)> = bundle
         .kernels()
         .map(|kernel| kernel.head().clone())
-        .filter(|head| head.kernel == KERNEL && head.bindings.get("WORLD") == Some(&(world as i64)))
         .filter(|head| kernel_runtime::kernel::fits(&head.target, devices[0].info().capability))
+        .filter_map(exercise)
         .collect();
     if heads.is_empty() {
-        return Err(format!("the bundle has no {KERNEL} for {world} ranks and this device"));
+        return Err(format!("the bundle has no kernel for {world} ranks and this device"));
     }
     let measured = measure(all, bundle, &heads, (&numbers, &streams), say);
     if devices.iter().any(Device::is_given_up) {
@@ -79,8 +84,8 @@ fn run(all: &Arguments, bundle: &Bundle, out: Report, say: fn(&str)) -> Result<u
     let gpus: Vec<&str> = devices.iter().map(|device| device.info().name.as_str()).collect();
     let report = json!({
         "devices": numbers, "gpus": gpus, "chain": CHAIN, "runs": RUNS, "rows": rows,
-        "how": "warm: a graph of all-reduces a rank, the slowest rank; cold: caches filled before each, less the \
-                same graph without all-reduces",
+        "how": "warm: a graph of launches a rank, the slowest rank; cold: caches filled before each, less the \
+                same graph without launches",
     });
     out.finish(&report)?;
     Ok(u8::from(failed))
@@ -90,22 +95,23 @@ fn run(all: &Arguments, bundle: &Bundle, out: Report, say: fn(&str)) -> Result<u
 fn measure(
     all: &Arguments,
     bundle: &Bundle,
-    heads: &[KernelHead],
+    heads: &[(&Exercise, KernelHead)],
     (numbers, streams): (&[u32], &[Stream]),
     say: fn(&str),
 ) -> Result<(Vec<Json>, bool), String> {
     let world = numbers.len();
     let mut rows = Vec::new();
     let mut failed = false;
-    for head in heads {
-        let bench = Bench::new(bundle, head, numbers, streams)?;
+    for (exercise, head) in heads {
+        let bench = Bench::new(bundle, exercise, head, numbers, streams)?;
         let checked = bench.check(all.seed.unwrap_or(1), all.runs)?;
-        failed |= !checked.holds();
+        failed |= checked.wrong > 0 || checked.error > exercise.bound;
         let (warm, cold) = bench.times()?;
         let elements = bench.elements;
         say(&format!(
-            "{elements} elements, {world} ranks: {} rounds, {} wrong, relative error {:.2e}; {:.2} us warm \
+            "{}: {elements} elements, {world} ranks: {} rounds, {} wrong, relative error {:.2e}; {:.2} us warm \
              ({:.2} to {:.2}), {:.2} us cold\n",
+            exercise.kernel,
             checked.rounds,
             checked.wrong,
             checked.error,
@@ -115,8 +121,8 @@ fn measure(
             cold
         ));
         rows.push(json!({
-            "kernel": KERNEL, "bindings": head.bindings, "world": world, "elements": elements,
-            "rounds": checked.rounds, "rounds_against_the_emulator": checked.emulated,
+            "kernel": exercise.kernel, "bindings": head.bindings, "world": world, "elements": elements,
+            "rounds": checked.rounds, "inputs": INPUTS,
             "rounds_with_other_bits": checked.wrong, "relative_error_against_f64": checked.error,
             "warm_us": times(&warm), "cold_us": cold,
         }));
@@ -131,43 +137,54 @@ fn times(times: &Times) -> Json {
 /// What the rounds gave.
 struct Checked {
     rounds: u32,
-    emulated: u32,
-    /// Rounds with other bits than the sum in rank order.
+    /// Rounds with other bits than the emulator's.
     wrong: u32,
-    /// The greatest error against the sum in f64, by the greatest sum.
+    /// The greatest error against the result in f64, by its greatest value.
     error: f64,
 }
 
-impl Checked {
-    fn holds(&self) -> bool {
-        self.wrong == 0 && self.error < 1e-5
-    }
+/// What a parameter is on the devices.
+enum Held {
+    /// Memory of ranks.
+    Ranks(Symmetric),
+    /// A buffer on each rank; words of epochs keep what launches leave.
+    Buffers { of: Vec<Buffer>, is_epoch: bool },
+    /// The number of the rank.
+    Rank,
 }
 
-/// An all-reduce on all ranks.
+/// A kernel on all ranks.
 struct Bench<'s> {
+    exercise: &'s Exercise,
+    head: &'s KernelHead,
     built: Built,
     streams: &'s [Stream],
     kernels: Vec<Kernel>,
-    inbox: Symmetric,
-    ready: Symmetric,
-    inputs: Vec<Buffer>,
-    outputs: Vec<Buffer>,
-    epochs: Vec<Buffer>,
+    held: Vec<(String, Held)>,
     elements: u64,
+}
+
+/// What the ranks start with, and what the emulator says that they end with.
+struct Case {
+    memories: Vec<Memory>,
+    /// The bits of each rank; those of the first round, where the emulator does not say.
+    wanted: Option<Vec<Vec<u8>>>,
+    exact: Vec<Vec<f64>>,
 }
 
 impl<'s> Bench<'s> {
     fn new(
         bundle: &Bundle,
-        head: &KernelHead,
+        exercise: &'s Exercise,
+        head: &'s KernelHead,
         numbers: &[u32],
         streams: &'s [Stream],
     ) -> Result<Bench<'s>, String> {
-        let program = Program::of_text("all_reduce_push.tile", SOURCE, &mut |path| {
-            Err(format!("there is no file `{path}`"))
-        });
-        let template = program.front.template(KERNEL).ok_or("the source has no such kernel")?;
+        let (file, source) = exercise.source;
+        let program =
+            Program::of_text(file, source, &mut |path| Err(format!("there is no file `{path}`")));
+        let template = program.front.template(exercise.kernel);
+        let template = template.ok_or("the source has no such kernel")?;
         let binding: Vec<(String, i64)> =
             head.bindings.iter().map(|(name, value)| (name.clone(), *value)).collect();
         let target = kernel_tests::program::target(&head.target)?;
@@ -191,95 +208,156 @@ impl<'s> Bench<'s> {
                 ));
             }
         }
-        let len = |name: &str| -> Result<u64, String> {
-            let id = Memory::find(&built.kernel.params, name);
-            let param = id.map(|id| &built.kernel.params[id]);
-            param.and_then(|p| p.const_len()).ok_or_else(|| format!("`{name}` has no size"))
-        };
-        let symmetric = |name: &str, dtype| -> Result<Symmetric, String> {
-            Symmetric::new(streams, name, dtype, len(name)?).map_err(fault)
-        };
-        let (inbox, ready) = (symmetric("inbox", DType::F32)?, symmetric("ready", DType::U32)?);
-        let elements = len("x")?;
-        let words = len("seq")?;
-        let buffers = |name: &str, dtype, elements| -> Result<Vec<Buffer>, String> {
+        let hold = |param: &Param| -> Result<Held, String> {
+            if param.access == Access::Scalar {
+                let is_rank = param.name == RANK;
+                return is_rank.then_some(Held::Rank).ok_or_else(|| "a scalar is missing".to_owned());
+            }
+            let name = &param.name;
+            let len = param.const_len().ok_or_else(|| format!("`{name}` has no size"))?;
+            if param.access == Access::Peer {
+                let memory = Symmetric::new(streams, name, param.dtype, len).map_err(fault)?;
+                return Ok(Held::Ranks(memory));
+            }
             let one = |stream: &Stream| -> Result<Buffer, RuntimeError> {
-                let buffer = Buffer::new(stream.device(), name, dtype, elements)?;
+                let buffer = Buffer::new(stream.device(), name, param.dtype, len)?;
                 stream.fill(&buffer, 0)?;
                 Ok(buffer)
             };
-            streams.iter().map(|stream| one(stream).map_err(fault)).collect()
+            let of = streams.iter().map(|s| one(s).map_err(fault)).collect::<Result<_, _>>()?;
+            Ok(Held::Buffers { of, is_epoch: param.words == Some(Words::Epoch) })
         };
-        let inputs = buffers("x", DType::F32, elements)?;
-        let outputs = buffers("y", DType::F32, elements)?;
-        let epochs = buffers("seq", DType::U32, words)?;
-        Ok(Bench { built, streams, kernels, inbox, ready, inputs, outputs, epochs, elements })
+        let params = built.kernel.params.iter();
+        let held = params
+            .map(|param| Ok((param.name.clone(), hold(param)?)))
+            .collect::<Result<Vec<_>, String>>()?;
+        let result = Memory::find(&built.kernel.params, exercise.result);
+        let elements = result.and_then(|id| built.kernel.params[id].const_len());
+        let elements = elements.ok_or_else(|| format!("`{}` has no size", exercise.result))?;
+        Ok(Bench { exercise, head, built, streams, kernels, held, elements })
     }
 
-    fn given(&self, rank: usize) -> [(&'static str, Value<'_>); 6] {
-        [
-            ("x", Value::Buffer(&self.inputs[rank])),
-            ("y", Value::Buffer(&self.outputs[rank])),
-            ("inbox", Value::Ranks(self.inbox.table(rank))),
-            ("ready", Value::Ranks(self.ready.table(rank))),
-            ("seq", Value::Buffer(&self.epochs[rank])),
-            (RANK, Value::Scalar(Scalar::I32(rank as i32))),
-        ]
+    fn given(&self, rank: usize) -> Vec<(&str, Value<'_>)> {
+        let mut given = Vec::with_capacity(self.held.len());
+        for (name, held) in &self.held {
+            given.push((name.as_str(), match held {
+                Held::Ranks(memory) => Value::Ranks(memory.table(rank)),
+                Held::Buffers { of, .. } => Value::Buffer(&of[rank]),
+                Held::Rank => Value::Scalar(Scalar::I32(rank as i32)),
+            }));
+        }
+        given
     }
 
     fn finish(&self) -> Result<(), String> {
         for (rank, stream) in self.streams.iter().enumerate() {
-            stream.finish(|| vec![format!("{KERNEL} of rank {rank}")]).map_err(fault)?;
+            stream.finish(|| vec![format!("{} of rank {rank}", self.exercise.kernel)]).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, memory: &Memory, name: &str) -> (DType, Vec<u8>) {
+        let id = Memory::find(&self.built.kernel.params, name);
+        match id.map(|id| memory.argument(id)) {
+            Some(Argument::Buffer(buffer)) => (buffer.dtype(), buffer.bytes().to_vec()),
+            Some(Argument::Missing | Argument::Scalar { .. }) | None => (DType::U8, Vec::new()),
+        }
+    }
+
+    fn case(&self, number: u32, seed: u64) -> Result<Case, String> {
+        let params = &self.built.kernel.params;
+        let mut memories = vec![Memory::new(params); self.streams.len()];
+        let is_whole = number.is_multiple_of(2);
+        for name in self.exercise.whole.iter().filter(|_| is_whole) {
+            for (rank, memory) in memories.iter_mut().enumerate() {
+                whole(params, memory, name, seed.wrapping_add(rank as u64))?;
+            }
+        }
+        fill_ranks(params, &mut memories, seed).map_err(|e| e.to_string())?;
+        for id in self.exercise.same.iter().filter_map(|name| Memory::find(params, name)) {
+            let Argument::Buffer(first) = memories[0].argument(id).clone() else { continue };
+            memories.iter_mut().for_each(|memory| memory.set_buffer(id, first.clone()));
+        }
+        let binding = |name: &str| {
+            let value = self.head.bindings.get(name).copied().unwrap_or(0);
+            usize::try_from(value).unwrap_or(0)
+        };
+        let exact = {
+            let of: Vec<_> = memories
+                .iter()
+                .map(|memory| move |name: &str| self.bytes(memory, name))
+                .collect();
+            let inputs: Vec<Inputs<'_>> =
+                of.iter().map(|of| Inputs { of, binding: &binding }).collect();
+            (self.exercise.exact)(&inputs)
+        };
+        if !is_whole && !self.exercise.whole.is_empty() {
+            return Ok(Case { memories, wanted: None, exact });
+        }
+        let mut after = memories.clone();
+        run_kernel_on_ranks(&self.built.kernel, &mut after, 1, &Options::STANDARD)
+            .map_err(|error| error.to_string())?;
+        let wanted = after.iter().map(|m| self.bytes(m, self.exercise.result).1).collect();
+        Ok(Case { memories, wanted: Some(wanted), exact })
+    }
+
+    /// Gives every rank what it starts with; the result is poison where nothing is read of it.
+    fn upload(&self, case: &Case) -> Result<(), String> {
+        for (name, held) in &self.held {
+            let Held::Buffers { of, is_epoch: false } = held else { continue };
+            let id = Memory::find(&self.built.kernel.params, name);
+            let access = id.map(|id| self.built.kernel.params[id].access);
+            for ((buffer, stream), memory) in of.iter().zip(self.streams).zip(&case.memories) {
+                if access == Some(Access::Output) {
+                    stream.poison(buffer).map_err(fault)?;
+                } else {
+                    stream.write(buffer, &self.bytes(memory, name).1).map_err(fault)?;
+                }
+            }
         }
         Ok(())
     }
 
     /// Rounds on random inputs; ranks start one after the other, another one first in each round.
     fn check(&self, seed: u64, rounds: u32) -> Result<Checked, String> {
-        let params = &self.built.kernel.params;
         let world = self.streams.len();
-        let find = |name: &str| Memory::find(params, name).ok_or_else(|| format!("no `{name}`"));
-        let (x, y) = (find("x")?, find("y")?);
-        let mut checked = Checked { rounds, emulated: rounds.min(EMULATED), wrong: 0, error: 0.0 };
-        for round in 0..rounds {
-            let mut memories = vec![Memory::new(params); world];
-            let fresh = seed.wrapping_add(u64::from(round) * world as u64);
-            fill_ranks(params, &mut memories, fresh).map_err(|e| e.to_string())?;
-            let bytes = |memory: &Memory, id| match memory.argument(id) {
-                Argument::Buffer(buffer) => buffer.bytes().to_vec(),
-                Argument::Missing | Argument::Scalar { .. } => Vec::new(),
-            };
-            let inputs: Vec<Vec<u8>> = memories.iter().map(|memory| bytes(memory, x)).collect();
-            for rank in 0..world {
-                self.streams[rank].write(&self.inputs[rank], &inputs[rank]).map_err(fault)?;
-                self.streams[rank].poison(&self.outputs[rank]).map_err(fault)?;
-            }
+        let mut cases = (0..INPUTS.min(rounds))
+            .map(|number| self.case(number, seed.wrapping_add(u64::from(number) * world as u64)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut checked = Checked { rounds, wrong: 0, error: 0.0 };
+        let result = self.held.iter().find(|(name, _)| name == self.exercise.result);
+        let Some((_, Held::Buffers { of: results, .. })) = result else {
+            return Err(format!("`{}` is no buffer", self.exercise.result));
+        };
+        for round in 0..rounds as usize {
+            let inputs = cases.len();
+            let case = &mut cases[round % inputs];
+            self.upload(case)?;
             for at in 0..world {
-                let rank = (at + round as usize) % world;
+                let rank = (at + round) % world;
                 let (stream, kernel) = (&self.streams[rank], &self.kernels[rank]);
                 stream.launch(kernel, &self.given(rank)).map_err(fault)?;
             }
             self.finish()?;
-            let (sum, error) = sums(&inputs);
-            let wanted = if round < EMULATED {
-                run_kernel_on_ranks(&self.built.kernel, &mut memories, 1, &Options::STANDARD)
-                    .map_err(|error| error.to_string())?;
-                bytes(&memories[0], y)
-            } else {
-                sum
-            };
-            let mut right = true;
-            for rank in 0..world {
-                let got = self.streams[rank].read(&self.outputs[rank]).map_err(fault)?;
-                right &= got == wanted;
-                checked.error = checked.error.max(error(&got));
+            let got = results
+                .iter()
+                .zip(self.streams)
+                .map(|(result, stream)| stream.read(result).map_err(fault))
+                .collect::<Result<Vec<_>, _>>()?;
+            // What is the same on all ranks stays so.
+            let agree = self.exercise.same.is_empty() || got.iter().all(|one| *one == got[0]);
+            let right = agree && *case.wanted.get_or_insert_with(|| got.clone()) == got;
+            for (rank, exact) in case.exact.iter().enumerate() {
+                let got = &got[rank];
+                let error = relative(&floats(results[rank].dtype(), got), exact);
+                checked.error = checked.error.max(error);
             }
             checked.wrong += u32::from(!right);
         }
         Ok(checked)
     }
 
-    /// Times of an all-reduce: in a row, and each with cold caches.
+    /// Times of a launch: in a row, and each with cold caches.
     fn times(&self) -> Result<(Times, f64), String> {
         let record =
             |rank: usize, flush: Option<&Flush>, launches: bool| -> Result<Graph, String> {
@@ -290,7 +368,7 @@ impl<'s> Bench<'s> {
                             recorder.fill("flush", flush.buffer(), 0)?;
                         }
                         if launches {
-                            let node = format!("all-reduce {at}");
+                            let node = format!("launch {at}");
                             let kernel = &self.kernels[rank];
                             recorder.launch(&node, kernel, &self.given(rank), Begin::After)?;
                         }
@@ -344,24 +422,31 @@ impl<'s> Bench<'s> {
     }
 }
 
-/// The bytes of the sum in rank order, and what says how far other bytes are from the sum in f64.
-fn sums(inputs: &[Vec<u8>]) -> (Vec<u8>, impl Fn(&[u8]) -> f64) {
-    let floats = |bytes: &[u8]| -> Vec<f32> {
-        let (words, _) = bytes.as_chunks::<4>();
-        words.iter().map(|word| f32::from_le_bytes(*word)).collect()
+/// Small whole numbers for a buffer.
+fn whole(
+    params: &IndexVec<ParamId, Param>,
+    memory: &mut Memory,
+    name: &str,
+    seed: u64,
+) -> Result<(), String> {
+    let id = Memory::find(params, name).ok_or_else(|| format!("no `{name}`"))?;
+    let param = &params[id];
+    let len = param.const_len().ok_or_else(|| format!("`{name}` has no size"))?;
+    let code = |i: u64| {
+        let word = kernel_abi::numeric::random::word(seed, id.index() as u64, i) % 7;
+        kernel_abi::numeric::float_from_f64(param.dtype, word as f64 - 3.0).unwrap_or(0)
     };
-    let inputs: Vec<Vec<f32>> = inputs.iter().map(|bytes| floats(bytes)).collect();
-    let len = inputs.first().map_or(0, Vec::len);
-    let sum = |i: usize| inputs.iter().fold(0.0f32, |sum, part| sum + part[i]);
-    let bytes = (0..len).flat_map(|i| sum(i).to_le_bytes()).collect();
-    let exact: Vec<f64> =
-        (0..len).map(|i| inputs.iter().map(|part| f64::from(part[i])).sum()).collect();
+    let codes: Vec<u64> = (0..len).map(code).collect();
+    memory.set_buffer(id, kernel_emulator::Buffer::from_codes(param.dtype, &codes));
+    Ok(())
+}
+
+/// The greatest difference, by the greatest exact value.
+fn relative(got: &[f64], exact: &[f64]) -> f64 {
     let greatest = exact.iter().fold(f64::MIN_POSITIVE, |most, x| most.max(x.abs()));
-    let error = move |got: &[u8]| {
-        let differences =
-            floats(got).into_iter().zip(&exact).map(|(x, y)| (f64::from(x) - y).abs());
-        differences.fold(0.0, |most: f64, x| if x.is_nan() { f64::INFINITY } else { most.max(x) })
-            / greatest
+    let worst = |most: f64, (x, y): (&f64, &f64)| {
+        let difference = (x - y).abs();
+        if difference.is_nan() { f64::INFINITY } else { most.max(difference) }
     };
-    (bytes, error)
+    got.iter().zip(exact).fold(0.0, worst) / greatest
 }

@@ -88,7 +88,9 @@ impl Expander<'_> {
             return Ok(());
         }
         // A range that does not start on a line may touch one more.
-        if let Some((axis, step, last)) = lines.along {
+        if let Some((axis, step, last)) = lines.along
+            && !self.is_in_runs(access)
+        {
             let is_aligned = self.starts_on_lines(access, &rows, &lines);
             let len = last + 1;
             let whole = (len + step - 1) / step;
@@ -173,10 +175,12 @@ impl Expander<'_> {
         Lines { extents, along, replica, replicas: replicas as u64 }
     }
 
-    /// True where one thread prefetches, and each run of the tile is there whole.
+    /// True where one thread prefetches, and what lies together of the tile is there whole.
     fn is_in_runs(&self, access: &TileAccess) -> bool {
         let ends = |index: &AxisIndex| matches!(index, AxisIndex::Range { until: Some(_), .. });
-        self.b.is_elected() && !access.index.iter().any(ends)
+        self.b.is_elected()
+            && !access.index.iter().any(ends)
+            && access.axes.iter().all(|axis| axis.digits.len() <= 1)
     }
 
     /// One line of each gathered row: the `item`-th.

@@ -72,7 +72,8 @@ struct At {
 impl At {
     /// True where one runs beside the other.
     fn is_beside(self, other: At) -> bool {
-        self.region == other.region && self.role.is_some() && self.role != other.role
+        let roles = self.role.is_some() && other.role.is_some();
+        roles && self.region == other.region && self.role != other.role
     }
 }
 
