@@ -360,11 +360,15 @@ fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
         }
         waits.extend(found);
     }
-    // The lanes that wait meet the others in a barrier: a load stands behind that.
-    let lines = &stage.duties.awaits;
+    // The lanes that wait meet the others in a barrier: a load stands behind that. A thread that waits alone meets
+    // nobody.
     let is_barrier = |role: &Role| matches!(role, Role::Barrier);
-    let meets = lines.iter().flat_map(|&line| nodes(stage, is_barrier, Some(line)));
-    let meets: Vec<u32> = meets.collect();
+    let mut meets = Vec::new();
+    for &line in &stage.duties.awaits {
+        let barriers = nodes(stage, is_barrier, Some(line));
+        let alone = barriers.is_empty();
+        meets.extend(if alone { nodes(stage, is_await, Some(line)) } else { barriers });
+    }
     for duty in &stage.duties.awaited {
         let loads = nodes(stage, is_load, Some(duty.line));
         if let Some(load) = unwaited(stage.kernel, &meets, &loads) {

@@ -303,8 +303,7 @@ impl<'m> View<'m> {
         'm: 's,
     {
         let outside = self.sites.len() as u32;
-        let mut view: View<'s> =
-            View { outside, bytes_read: 0, bytes_written: 0, ..self.clone() };
+        let mut view: View<'s> = View { outside, bytes_read: 0, bytes_written: 0, ..self.clone() };
         let peers = view.launched.peers;
         view.launched.peers = peers.map(|peers| peers.begin_role(seat, role, declared));
         view

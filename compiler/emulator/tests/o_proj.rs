@@ -111,15 +111,14 @@ fn check(shape: &Shape, warps: i64, next: i64, schedules: u64) {
         for level in ["kernel", "device"] {
             let mut memories = begin.clone();
             let run = match level {
-                "kernel" => {
-                    run_kernel_on_ranks(&built.kernel, &mut memories, LAUNCHES, &options)
-                }
+                "kernel" => run_kernel_on_ranks(&built.kernel, &mut memories, LAUNCHES, &options),
                 _ => run_device_on_ranks(&built.device, &mut memories, LAUNCHES, &options),
             };
-            run.unwrap();
+            run.expect("the kernel runs");
             for (rank, memory) in memories.iter().enumerate() {
                 let resid = memory.buffer(id).expect("it has memory");
-                let got: Vec<u64> = (0..resid.len()).map(|i| resid.code(i).unwrap()).collect();
+                let got: Vec<u64> =
+                    (0..resid.len()).map(|i| resid.code(i).expect("it is written")).collect();
                 assert_eq!(got, wanted, "{m} tokens, rank {rank} of {world}, schedule {number}");
             }
         }

@@ -7,9 +7,9 @@ mod exercise;
 
 use std::time::Duration;
 
-use kernel_abi::{Access, DType};
 use kernel_abi::bundle::{Bundle, KernelHead};
 use kernel_abi::plan::Scalar;
+use kernel_abi::{Access, DType};
 use kernel_emulator::{Argument, Memory, Options, fill_ranks, run_kernel_on_ranks};
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{Param, ParamId, RANK, Words};
@@ -211,7 +211,9 @@ impl<'s> Bench<'s> {
         let hold = |param: &Param| -> Result<Held, String> {
             if param.access == Access::Scalar {
                 let is_rank = param.name == RANK;
-                return is_rank.then_some(Held::Rank).ok_or_else(|| "a scalar is missing".to_owned());
+                return is_rank
+                    .then_some(Held::Rank)
+                    .ok_or_else(|| "a scalar is missing".to_owned());
             }
             let name = &param.name;
             let len = param.const_len().ok_or_else(|| format!("`{name}` has no size"))?;
@@ -240,18 +242,23 @@ impl<'s> Bench<'s> {
     fn given(&self, rank: usize) -> Vec<(&str, Value<'_>)> {
         let mut given = Vec::with_capacity(self.held.len());
         for (name, held) in &self.held {
-            given.push((name.as_str(), match held {
-                Held::Ranks(memory) => Value::Ranks(memory.table(rank)),
-                Held::Buffers { of, .. } => Value::Buffer(&of[rank]),
-                Held::Rank => Value::Scalar(Scalar::I32(rank as i32)),
-            }));
+            given.push((
+                name.as_str(),
+                match held {
+                    Held::Ranks(memory) => Value::Ranks(memory.table(rank)),
+                    Held::Buffers { of, .. } => Value::Buffer(&of[rank]),
+                    Held::Rank => Value::Scalar(Scalar::I32(rank as i32)),
+                },
+            ));
         }
         given
     }
 
     fn finish(&self) -> Result<(), String> {
         for (rank, stream) in self.streams.iter().enumerate() {
-            stream.finish(|| vec![format!("{} of rank {rank}", self.exercise.kernel)]).map_err(fault)?;
+            stream
+                .finish(|| vec![format!("{} of rank {rank}", self.exercise.kernel)])
+                .map_err(fault)?;
         }
         Ok(())
     }
@@ -283,10 +290,8 @@ impl<'s> Bench<'s> {
             usize::try_from(value).unwrap_or(0)
         };
         let exact = {
-            let of: Vec<_> = memories
-                .iter()
-                .map(|memory| move |name: &str| self.bytes(memory, name))
-                .collect();
+            let of: Vec<_> =
+                memories.iter().map(|memory| move |name: &str| self.bytes(memory, name)).collect();
             let inputs: Vec<Inputs<'_>> =
                 of.iter().map(|of| Inputs { of, binding: &binding }).collect();
             (self.exercise.exact)(&inputs)

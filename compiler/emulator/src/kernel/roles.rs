@@ -76,7 +76,7 @@ impl<'k> Machine<'k> {
         };
         // Copies land on a part of their own.
         let count = roles.len() + usize::from(!kernel.barriers.is_empty());
-                for done in seat.fork(count, span, run)?.into_iter().flatten() {
+        for done in seat.fork(count, span, run)?.into_iter().flatten() {
             self.view.end_role(done.stores, before)?;
             self.clock.end(&done.clock);
             self.printed.extend(done.printed);
