@@ -185,12 +185,4 @@ impl<'a> Lower<'a> {
         .help("remove `elect one`");
         Err(self.error(diagnostic))
     }
-
-    /// Refuses what is not built in roles.
-    pub(super) fn outside_of_roles(&mut self, what: &str, span: Span) -> Outcome<()> {
-        match self.role {
-            None => Ok(()),
-            Some(_) => Err(self.not_built(span, &format!("{what} inside of a role"))),
-        }
-    }
 }

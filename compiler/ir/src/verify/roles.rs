@@ -10,8 +10,8 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::kernel::{
-    Kernel, Op, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, Word,
-    copied, entry_registers,
+    Kernel, Op, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, Word, copied,
+    entry_registers,
 };
 
 /// An access of a buffer.
