@@ -221,3 +221,85 @@ fn split_k_over_a_cluster_is_the_product_in_every_schedule() {
         }
     }
 }
+
+/// Each CTA of a cluster sends its row to the first.
+fn sends() -> Built {
+    build(
+        "kernel sends(input x : gmem f32[4, 64], output y : gmem f32[64])\n\
+         launch { grid: 4, cluster: 4, warps: 4 } {\n\
+         smem part : f32[3, 64];\n\
+         barrier inbox : bytes(part) scope cluster to math;\n\
+         role math: warps 0..4 {\n\
+             frag sum : f32[64] = load x[cluster.rank, :];\n\
+             if cluster.rank != 0 { copy.st_async sum -> part@cta(0)[cluster.rank - 1, :] into inbox@cta(0); }\n\
+             else {\n\
+                 wait inbox;\n\
+                 for c in 0..3 unroll { sum += load part[c, :]; }\n\
+                 store sum -> y;\n\
+             }\n\
+         }\n}",
+    )
+}
+
+/// Takes the waits out of a kernel, at both levels.
+fn without_waits(built: &Built) -> (Kernel, DeviceKernel) {
+    fn kernel(stmts: &mut Vec<Stmt>) {
+        stmts.retain(|stmt| !matches!(stmt.kind, StmtKind::Pipe(PipeOp::Wait { .. })));
+        for stmt in stmts {
+            if let StmtKind::Role { body, .. } = &mut stmt.kind {
+                kernel(body);
+            } else if let StmtKind::If { then_body, else_body, .. } = &mut stmt.kind {
+                kernel(then_body);
+                kernel(else_body);
+            }
+        }
+    }
+    fn device(stmts: &mut Vec<DeviceStmt>) {
+        stmts.retain(|stmt| !matches!(stmt.op, DeviceOp::Pipe(DevicePipe::Wait { .. })));
+        for stmt in stmts {
+            if let DeviceOp::Role { body, .. } = &mut stmt.op {
+                device(body);
+            } else if let DeviceOp::If { then_body, else_body, .. } = &mut stmt.op {
+                device(then_body);
+                device(else_body);
+            }
+        }
+    }
+    let (mut first, mut second) =
+        (built.kernel.clone().into_inner(), built.device.clone().into_inner());
+    kernel(&mut first.body);
+    device(&mut second.body);
+    (first, second)
+}
+
+#[test]
+fn what_is_sent_and_not_waited_for_is_found_in_every_schedule() {
+    let built = sends();
+    let mut wanted = memory(&built.kernel);
+    run_kernel(&built.kernel, &mut wanted, &Options::STANDARD).unwrap();
+    let (kernel, device) = without_waits(&built);
+    for options in schedules(40) {
+        let mut whole = memory(&built.kernel);
+        run_device(&built.device, &mut whole, &options).unwrap();
+        assert!(whole == wanted, "{:?}", options.schedule);
+        for error in [
+            run_kernel(&kernel, &mut memory(&kernel), &options).unwrap_err(),
+            run_device(&device, &mut memory(&kernel), &options).unwrap_err(),
+        ] {
+            let known = [ErrorKind::Poison, ErrorKind::RoleRace, ErrorKind::Absent];
+            assert!(known.contains(&error.kind), "{:?}: {}", error.kind, error.message);
+        }
+    }
+}
+
+#[test]
+fn bytes_that_never_come_are_a_deadlock() {
+    let built = sends();
+    let mut kernel = built.kernel.clone().into_inner();
+    for id in kernel.barriers.ids().collect::<Vec<_>>() {
+        kernel.barriers[id].bytes *= 2;
+    }
+    let error = run_kernel(&kernel, &mut memory(&kernel), &Options::STANDARD).unwrap_err();
+    assert_eq!((error.kind, error.code().name()), (ErrorKind::Deadlock, "E0714"));
+    assert!(error.message.contains("waits for 1536 bytes at `inbox`"), "{}", error.message);
+}
