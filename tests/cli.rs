@@ -9,5 +9,6 @@ mod cli {
     mod bundle;
     mod commands;
     mod litmus;
+    mod mutate;
     mod run;
 }

@@ -300,9 +300,11 @@ fn help_and_version_and_completions_are_no_errors() {
     }
     let help = kernelc(["--help"]).expect_code(0).stdout;
     assert!(help.contains("Exit codes"), "{help}");
-    for command in
-        ["check", "build", "emit", "run", "audit", "explain", "fmt", "layout", "litmus", "doctor"]
-    {
+    let commands = [
+        "check", "build", "emit", "run", "audit", "explain", "fmt", "layout", "litmus", "mutate",
+        "doctor",
+    ];
+    for command in commands {
         assert!(help.contains(command), "{command} is missing:\n{help}");
         kernelc([command, "--help"]).expect_code(0);
     }

@@ -9,6 +9,7 @@ pub mod examples;
 pub mod gpu;
 pub mod k3;
 pub mod layer1;
+pub mod mutation;
 pub mod process;
 pub mod program;
 pub mod ranks;

@@ -16,6 +16,7 @@ mod decode;
 mod demo;
 mod filetest;
 mod manifest;
+mod mutate;
 mod process;
 mod schedules;
 mod setup;
@@ -46,6 +47,7 @@ usage: cargo xtask COMMAND
                         --sets A,B             of recall, ith, arith (default all three)
                         --jobs N               tasks at a time (default 2)
   filetest [PATH|NAME]  run the file tests whose name holds one of the words or paths
+  mutate                take one synchronisation of every kernel away at a time and say what sees it
   schedules [WORD]      run every operation file and every kernel of kimi-k3-mini on the emulator in many schedules
                         --count N              schedules of each (default 1000)
                         --seed S               of the choices (default 1)
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Some("decode") => decode::main(&rest),
         Some("demo") => demo::main(&rest),
         Some("filetest") => filetest::main(&rest),
+        Some("mutate") => mutate::main(&rest),
         Some("schedules") => schedules::main(&rest),
         Some("setup") => setup::main(&rest),
         Some("test") => test::main(&rest),

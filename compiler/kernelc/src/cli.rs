@@ -10,6 +10,7 @@ pub mod explain;
 pub mod fmt;
 pub mod layout;
 pub mod litmus;
+pub mod mutate;
 pub mod run;
 
 use std::any::Any;
@@ -108,6 +109,8 @@ pub enum Command {
     Layout(layout::LayoutArgs),
     /// Decide litmus tests of memory order: may a small PTX program end in a state?
     Litmus(litmus::LitmusArgs),
+    /// Take one synchronisation of a kernel away at a time and say what sees it.
+    Mutate(mutate::MutateArgs),
     /// Say which tools and targets there are.
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell.
@@ -162,6 +165,7 @@ pub fn run(cli: &Cli) -> Answer {
         Command::Fmt(args) => fmt::run(cli, args),
         Command::Layout(args) => layout::run(cli, args),
         Command::Litmus(args) => litmus::run(cli, args),
+        Command::Mutate(args) => mutate::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
         Command::Completions(args) => completions::run(args),
         Command::Worker => {
