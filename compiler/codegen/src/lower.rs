@@ -18,6 +18,7 @@ mod ranks;
 mod report;
 mod roles;
 mod thread;
+mod tmem;
 mod warpgroup;
 
 use kernel_abi::{Access, DType};
@@ -95,6 +96,7 @@ pub(crate) fn lower<'c>(
             frags: kernel.frags.ids().map(|_| Vec::new()).collect(),
             slots: IndexVec::new(),
             shared: None,
+            tensor: None,
             policies: Policies::default(),
             report,
             role: None,
@@ -132,6 +134,8 @@ struct Lowering<'c, 'm, 'k> {
     slots: IndexVec<SlotId, Vec<Value<'c, 'm>>>,
     /// Base of the shared memory, if there is any.
     shared: Option<Value<'c, 'm>>,
+    /// Address of the tensor memory, when it has been taken.
+    tensor: Option<Value<'c, 'm>>,
     policies: Policies<'c, 'm>,
     report: Report<'c, 'm>,
     /// The role whose statements are lowered.
@@ -278,6 +282,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.prefetch_bytes(place, vectors, *bytes, *evict)
             }
             DeviceOp::Warpgroup(op) => self.warpgroup(op),
+            DeviceOp::Tensor(op) => self.tensor(op),
             DeviceOp::ReadSlot { dst, slot } => {
                 let r#type = self.element_type(self.frag(*dst)?.dtype)?;
                 let alignment = self.cell_bytes(self.frag(*dst)?.dtype)?;

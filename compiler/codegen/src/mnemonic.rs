@@ -405,6 +405,70 @@ pub(crate) fn wgmma(n: u32, is_bf16: bool) -> Asm {
     through(template, count, "l,l,b")
 }
 
+/// The first warp allocates columns of tensor memory; their address comes to shared memory.
+pub(crate) fn allocate_tensor(columns: u32) -> Asm {
+    let name = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32";
+    Asm::effect(&format!("{name} [$0], {columns};"), "l")
+}
+
+/// The CTA allocates no more of it, so that others may.
+pub(crate) fn allocate_no_more() -> Asm {
+    Asm::effect("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", "")
+}
+
+/// The address that the allocation has put into shared memory.
+pub(crate) fn tensor_address() -> Asm {
+    Asm::effect("ld.shared.b32 $0, [$1];", "=r,l")
+}
+
+/// The first warp gives columns of tensor memory back.
+pub(crate) fn free_tensor(columns: u32) -> Asm {
+    Asm::effect(&format!("tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {columns};"), "r")
+}
+
+/// What the thread did in tensor memory comes ahead of what those do whom it meets after.
+pub(crate) fn tensor_fence_before() -> Asm {
+    Asm::effect("tcgen05.fence::before_thread_sync;", "")
+}
+
+/// What those did in tensor memory whom the thread has met comes ahead of what it does after.
+pub(crate) fn tensor_fence_after() -> Asm {
+    Asm::effect("tcgen05.fence::after_thread_sync;", "")
+}
+
+/// A barrier is arrived at when the products are complete that the thread has started.
+pub(crate) fn tensor_commit() -> Asm {
+    let name = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64";
+    Asm::effect(&format!("{name} [$0];"), "l")
+}
+
+/// Starts a product: address of the sums, both descriptors, that of the instruction, and whether it adds.
+pub(crate) fn tensor_product() -> Asm {
+    Asm::effect("tcgen05.mma.cta_group::1.kind::f16 [$0], $1, $2, $3, $4;", "r,l,l,r,b")
+}
+
+/// Reads so many columns at each address, and waits. Results: one register a column. Arguments: the addresses.
+pub(crate) fn tensor_load(sizes: &[u32]) -> Asm {
+    let count: u32 = sizes.iter().sum();
+    let mut template = String::new();
+    let mut first = 0;
+    for (i, size) in sizes.iter().enumerate() {
+        let registers: Vec<String> = (first..first + size).map(|r| format!("${r}")).collect();
+        let address = count as usize + i;
+        template += &format!(
+            "tcgen05.ld.sync.aligned.32x32b.x{size}.b32 {{{}}}, [${address}];\n\t",
+            registers.join(", ")
+        );
+        first += size;
+    }
+    template += "tcgen05.wait::ld.sync.aligned;";
+    // Results are written while addresses are still to be read.
+    let mut constraints: Vec<&str> = (0..count).map(|_| "=&f").collect();
+    constraints.extend(sizes.iter().map(|_| "r"));
+    constraints.push(MEMORY);
+    Asm { template, constraints: constraints.join(","), side_effects: true }
+}
+
 /// An instruction that may change `count` f32 in their registers; other arguments follow them.
 fn through(template: String, count: u32, others: &str) -> Asm {
     let mut constraints: Vec<String> = (0..count).map(|_| "=f".to_owned()).collect();

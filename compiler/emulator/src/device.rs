@@ -15,6 +15,7 @@ mod shared;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod tmem;
 mod vectors;
 
 use std::rc::Rc;
@@ -96,6 +97,8 @@ struct Machine<'k> {
     post: Option<Post<'k>>,
     copies: Copies,
     products: Products<'k>,
+    /// Products and loads in tensor memory.
+    flights: tmem::Flights,
     mask: Mask,
     printed: Vec<Printed>,
     flops: u64,
@@ -129,6 +132,7 @@ impl<'k> Machine<'k> {
             post: None,
             copies: Copies::default(),
             products: Products::default(),
+            flights: tmem::Flights::default(),
             mask: None,
             printed: Vec::new(),
             flops: 0,
@@ -176,6 +180,7 @@ impl<'k> Machine<'k> {
                     Special::Lane => t as u32 % LANES,
                     Special::Warp => t as u32 / LANES,
                     Special::WarpFrom(first) => (t as u32 / LANES).wrapping_sub(*first),
+                    Special::WarpModulo(warps) => t as u32 / LANES % (*warps).max(1),
                 };
                 let threads = self.first_thread..self.first_thread + self.threads;
                 let codes = threads.map(|t| u64::from(of(t)));
@@ -268,6 +273,7 @@ impl<'k> Machine<'k> {
                 self.set_slot(*slot, x);
             }
             DeviceOp::Warpgroup(op) => self.warpgroup(op, loc)?,
+            DeviceOp::Tensor(op) => self.tensor(op, loc)?,
             DeviceOp::CopyAsync { source, dest, pieces, evict: _ } => {
                 self.copy_async(source, dest, pieces, loc)?;
             }

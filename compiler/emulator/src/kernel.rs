@@ -10,6 +10,7 @@ mod shape;
 mod smem;
 #[cfg(test)]
 mod tests;
+mod tmem;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -23,6 +24,7 @@ use kernel_ir::kernel::{
 };
 use kernel_ir::ops::Elements;
 use kernel_ir::ops::contract::Contraction;
+use kernel_ir::smem_plan::SmemPlan;
 
 use self::pipes::Post;
 use crate::cluster::Member;
@@ -97,6 +99,10 @@ struct Machine<'k> {
     arrivals: BTreeMap<ValueId, ParamId>,
     member: Member<'k, SharedTiles>,
     products: Products<'k>,
+    /// Products and loads in tensor memory.
+    flights: tmem::Flights<'k>,
+    /// Where tiles lie.
+    plan: SmemPlan,
     /// Meetings of the cluster so far.
     meetings: u32,
     clock: Clock,
@@ -129,6 +135,8 @@ impl<'k> Machine<'k> {
             arrivals: BTreeMap::new(),
             member,
             products: Products::default(),
+            flights: tmem::Flights::default(),
+            plan: SmemPlan::of(kernel),
             meetings: 0,
             clock: Clock::new(kernel.roles.len(), crate::pipes::slots(&kernel.barriers)),
             post: None,
@@ -173,6 +181,7 @@ impl<'k> Machine<'k> {
             StmtKind::Signal(signal) => self.signal(signal)?,
             StmtKind::Await(wait) => self.wait_for(wait)?,
             StmtKind::Warpgroup(op) => self.warpgroup(op, stmt.span)?,
+            StmtKind::Tensor(op) => self.tensor(op, stmt.span)?,
             // Which of its threads did what in shared memory is not followed here.
             StmtKind::SyncRole => self.view.meet(),
             StmtKind::Pipe(op) => self.pipe(op, stmt.span)?,

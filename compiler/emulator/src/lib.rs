@@ -27,6 +27,7 @@ mod ranks;
 mod roles;
 #[cfg(test)]
 mod sample;
+mod tmem;
 mod together;
 mod turns;
 mod view;

@@ -29,7 +29,7 @@ struct Slot {
     known: Vec<u64>,
 }
 
-/// Puts what a copy has read into shared memory.
+/// Puts what a copy has read into shared memory, or what products have computed into tensor memory.
 type Land<S> = Box<dyn FnOnce(&mut S) -> Result<(), EmuError> + Send>;
 
 /// A copy on its way.
@@ -38,6 +38,12 @@ struct Flight<S> {
     cta: usize,
     /// Where its bytes count in the own CTA; what goes to other CTAs counts there as it lands.
     counts: Option<(Place, u32)>,
+    /// Arrivals there.
+    arrivals: u32,
+    /// What lands in the order in which it started: products of one role.
+    queue: Option<usize>,
+    /// What those who wait come to know by it.
+    known: Vec<u64>,
     land: Land<S>,
     span: Span,
 }
@@ -189,14 +195,36 @@ impl<'k, S> Pipes<'k, S> {
         Stamp::of(self.agent(place), done + 1, span)
     }
 
+    fn launch(&self, cta: usize, counts: Option<(Place, u32)>, span: Span, land: Land<S>) {
+        let (arrivals, queue, known) = (0, None, Vec::new());
+        let flight = Flight { cta, counts, arrivals, queue, known, land, span };
+        self.lock().flights.push(flight);
+    }
+
+    /// Arrives when the products of a role are complete that it has started before. They have started after copies
+    /// whose bytes the role had waited for, which is known then too, but nothing that threads did.
+    pub(crate) fn commit(
+        &self,
+        cta: usize,
+        place: Place,
+        (role, clock): (usize, &Clock),
+        span: Span,
+        land: Land<S>,
+    ) {
+        let (arrivals, queue) = (1, Some(role));
+        let (known, counts) = (clock.complete(self.roles.len()), Some((place, 0)));
+        let flight = Flight { cta, counts, arrivals, queue, known, land, span };
+        self.lock().flights.push(flight);
+    }
+
     /// Starts a copy into memory of the own CTA.
     pub(crate) fn start(&self, cta: usize, place: Place, bytes: u32, span: Span, land: Land<S>) {
-        self.lock().flights.push(Flight { cta, counts: Some((place, bytes)), land, span });
+        self.launch(cta, Some((place, bytes)), span, land);
     }
 
     /// Sends something to memory of a CTA of the cluster.
     pub(crate) fn send(&self, cta: usize, span: Span, land: Land<S>) {
-        self.lock().flights.push(Flight { cta, counts: None, land, span });
+        self.launch(cta, None, span, land);
     }
 
     /// The mark of what other CTAs send whose bytes count at a barrier.
@@ -248,12 +276,18 @@ impl<'k, S> Pipes<'k, S> {
                 !state.flights.is_empty() || state.running == 0
             };
             seat.wait(is_news, awaited)?;
-            let Flight { cta, counts, land, span: from } = {
+            let Flight { cta, counts, arrivals, queue: _, known, land, span: from } = {
                 let mut state = self.lock();
                 if state.flights.is_empty() {
                     return Ok(());
                 }
-                let next = seat.pick(state.flights.len());
+                let flights = &state.flights;
+                let first = |&i: &usize| {
+                    let queue = flights[i].queue;
+                    queue.is_none() || flights[..i].iter().all(|before| before.queue != queue)
+                };
+                let able: Vec<usize> = (0..flights.len()).filter(first).collect();
+                let next = able[seat.pick(able.len())];
                 state.flights.remove(next)
             };
             if member.life(cta) == Life::Gone {
@@ -265,6 +299,14 @@ impl<'k, S> Pipes<'k, S> {
                 let mut state = self.lock();
                 let slot = &mut state.slots[place.barrier][place.slot];
                 slot.bytes -= i64::from(bytes);
+                let Some(missing) = slot.missing.checked_sub(arrivals) else {
+                    let message =
+                        format!("more arrivals at {} than a round takes", self.name(place));
+                    return Err(EmuError::new(ErrorKind::Phase, span, message)
+                        .other(self.barriers[place.barrier].span, "declared here"));
+                };
+                slot.missing = missing;
+                crate::roles::join(&mut slot.gathered, &known);
                 self.complete(slot, place);
             }
             seat.pass(span)?;

@@ -3,6 +3,8 @@
 //! Time is counted apart for the whole CTA and for each role: it goes on where what was done so far becomes known to
 //! others. An access of one of them comes before an access of another one if that one has seen its time.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Barrier, BarrierId, Role, RoleId};
@@ -70,17 +72,24 @@ impl Clock {
         known
     }
 
+    /// What is known of asynchronous operations that are complete, and of nobody else.
+    pub(crate) fn complete(&self, roles: usize) -> Vec<u64> {
+        let of = |(agent, &at): (usize, &u64)| if agent > roles { at } else { 0 };
+        self.seen.iter().enumerate().map(of).collect()
+    }
+
     /// What a wait brings.
     pub(crate) fn learn(&mut self, known: &[u64]) {
         join(&mut self.seen, known);
     }
 
     /// True where the clock has seen what another one marked.
-    fn has_seen(&self, other: Stamp) -> bool {
+    pub(crate) fn has_seen(&self, other: Stamp) -> bool {
         other.agent == self.agent || self.seen[other.agent] >= other.at
     }
 
-    fn stamp(&self, span: Span) -> Stamp {
+    /// The mark of what is done now.
+    pub(crate) fn stamp(&self, span: Span) -> Stamp {
         Stamp { agent: self.agent, at: self.now, span }
     }
 }
@@ -105,6 +114,41 @@ impl Stamp {
     pub(crate) fn of(agent: usize, at: u64, span: Span) -> Stamp {
         Stamp { agent, at, span }
     }
+
+    /// True for two marks of one agent.
+    pub(crate) fn is_of_agent(self, other: Stamp) -> bool {
+        self.agent == other.agent
+    }
+}
+
+/// A product that reads as late as it likes, until a round is complete that says that it is.
+#[derive(Debug)]
+pub(crate) struct Late {
+    agent: usize,
+    span: Span,
+    complete: Mutex<Vec<Stamp>>,
+}
+
+impl Late {
+    /// A product that a role starts.
+    pub(crate) fn new(by: &Clock, span: Span) -> Arc<Late> {
+        Arc::new(Late { agent: by.agent, span, complete: Mutex::default() })
+    }
+
+    /// It is complete when a round is.
+    pub(crate) fn commit(&self, round: Stamp) {
+        let mut complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        if !complete.iter().any(|known| known.agent == round.agent) {
+            complete.push(round);
+        }
+    }
+
+    /// Its mark, where a clock has not seen it complete.
+    fn running(&self, by: &Clock) -> Option<Stamp> {
+        let complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_seen = complete.iter().any(|&round| by.has_seen(round));
+        (!is_seen).then(|| Stamp::of(self.agent, u64::MAX, self.span))
+    }
 }
 
 /// The last accesses of one place of shared memory.
@@ -113,6 +157,8 @@ pub(crate) struct Touches {
     write: Option<Stamp>,
     /// Since then, the last one of each agent.
     reads: Vec<Stamp>,
+    /// A product that reads it later.
+    late: Option<Arc<Late>>,
 }
 
 impl Touches {
@@ -129,7 +175,8 @@ impl Touches {
     /// Notes a write; gives the access that it races with.
     pub(crate) fn write(&mut self, by: &Clock, span: Span) -> Option<Stamp> {
         let clash = self.write.iter().chain(&self.reads).find(|&&other| !by.has_seen(other));
-        let clash = clash.copied();
+        let late = self.late.take().and_then(|late| late.running(by));
+        let clash = late.or(clash.copied());
         self.reads.clear();
         self.write = Some(by.stamp(span));
         clash
@@ -138,6 +185,15 @@ impl Touches {
     /// Something from another CTA has landed.
     pub(crate) fn land(&mut self, stamp: Stamp) {
         self.write = Some(stamp);
+    }
+
+    /// Notes that a product of the role reads it later; the look at it when the product starts is no read of its threads.
+    pub(crate) fn read_late(&mut self, by: &Clock, span: Span, late: &Arc<Late>) {
+        let look = by.stamp(span);
+        let is_look =
+            |read: &Stamp| (read.agent, read.at, read.span) == (look.agent, look.at, look.span);
+        self.reads.retain(|read| !is_look(read));
+        self.late = Some(Arc::clone(late));
     }
 
     /// Notes what a copy will write; gives the access that it races with.
@@ -165,7 +221,7 @@ impl Names<'_> {
         for barrier in self.barriers.iter() {
             match number.checked_sub(barrier.slots as usize) {
                 Some(rest) => number = rest,
-                None => return format!("a copy into `{}`", barrier.name),
+                None => return format!("what `{}` counts", barrier.name),
             }
         }
         "a copy".to_owned()

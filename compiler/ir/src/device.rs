@@ -5,6 +5,7 @@
 //! Addresses are element offsets from a parameter, or byte offsets into shared memory. Nothing is
 //! implied: shuffles, barriers and shared memory stand as operations.
 
+mod tmem;
 mod warpgroup;
 
 use kernel_abi::DType;
@@ -19,6 +20,7 @@ use crate::kernel::{
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
+pub use tmem::{TensorOp, TensorProduct};
 pub use warpgroup::{Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
 ids! {
@@ -237,6 +239,13 @@ pub enum DevicePipe {
         /// Which slot.
         slot: (FragId, u32),
     },
+    /// The first thread of the role lets one arrival come when all products are complete that it has started before.
+    Commit {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Which slot.
+        slot: (FragId, u32),
+    },
     /// The first thread of the role starts copies from a buffer to shared memory that count at the barrier.
     Copy {
         /// Where from.
@@ -302,7 +311,9 @@ impl DevicePipe {
                 see(*slot);
                 see(*rounds);
             }
-            DevicePipe::Announce { barrier: _, slot } | DevicePipe::Arrive { barrier: _, slot } => {
+            DevicePipe::Announce { barrier: _, slot }
+            | DevicePipe::Arrive { barrier: _, slot }
+            | DevicePipe::Commit { barrier: _, slot } => {
                 see(*slot);
             }
             DevicePipe::Prefetch { at, .. } => at.iter().copied().for_each(see),
@@ -534,6 +545,8 @@ pub enum DeviceOp {
     },
     /// Products on the tensor core of a warpgroup.
     Warpgroup(WarpgroupOp),
+    /// Tensor memory.
+    Tensor(TensorOp),
     /// Reads a slot.
     ReadSlot {
         /// Result.
@@ -681,6 +694,8 @@ pub enum Special {
     Warp,
     /// Warp of a role that begins with this warp of the CTA; in warps before it, below zero.
     WarpFrom(u32),
+    /// Warp of a role with so many warps: that of the CTA modulo their number.
+    WarpModulo(u32),
 }
 
 /// A region of memory with a place in it.

@@ -33,6 +33,7 @@ mod scan;
 mod shared;
 mod statements;
 mod tensor;
+mod tmem;
 mod uses;
 mod vectors;
 mod warpgroup;
@@ -74,11 +75,13 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
     }
     let mut expander = Expander::new(kernel);
     expander.make_barriers();
+    expander.allocate_tensor();
     let edges = cluster::Edges::of(kernel);
     if edges.entry {
         expander.meet_cluster();
     }
     expander.block(&kernel.body);
+    expander.free_tensor();
     if edges.exit {
         expander.meet_cluster();
     }
@@ -142,6 +145,10 @@ struct Expander<'k> {
     /// Tiles that products of a warpgroup read and threads write.
     operands: FxHashSet<SmemId>,
     queue: queue::Queue<'k>,
+    /// What the role at hand does with tensor memory.
+    part: tmem::Part,
+    /// Loads from tensor memory that have not settled.
+    tensor_loads: Vec<(VarId, u32, TileAccess)>,
     /// Roles of the region that is being expanded.
     region: roles::Region,
     notes: Notes,
@@ -169,6 +176,8 @@ impl<'k> Expander<'k> {
             in_place: FxHashMap::default(),
             operands: warpgroup::written_operands(kernel),
             queue: queue::Queue::default(),
+            part: tmem::Part::default(),
+            tensor_loads: Vec::new(),
             region: roles::Region::new(),
             notes: Notes::default(),
             arrivals: FxHashMap::default(),

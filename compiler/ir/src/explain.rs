@@ -330,7 +330,7 @@ impl Reader<'_> {
             first_byte: plan.base(id),
             bytes: tile.slot_bytes().saturating_mul(u64::from(tile.slots)),
         };
-        self.kernel.smem.iter_enumerated().map(row).collect()
+        self.kernel.smem.iter_enumerated().filter(|(_, tile)| !tile.is_tensor()).map(row).collect()
     }
 
     fn accesses(&self, notes: &Notes) -> Vec<AccessRow> {

@@ -18,6 +18,7 @@ mod assign;
 mod classes;
 mod limits;
 mod mma;
+mod tmem;
 mod warpgroup;
 
 use kernel_dsl::diag::{Code, Diagnostic};

@@ -13,6 +13,7 @@ mod ranks;
 mod role;
 mod smem;
 mod tensor;
+mod tmem;
 mod walk;
 mod warpgroup;
 mod words;
@@ -34,8 +35,9 @@ pub use contract::{Contract, ContractBound, Distinct};
 pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_access, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use role::{MAX_ROLES, Role, WARPGROUP, entry_registers};
-pub use smem::{Smem, SmemSwizzle, Storage};
+pub use smem::{Smem, SmemSwizzle, Space, Storage};
 pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, find_map, tensor_box, tensor_maps};
+pub use tmem::{TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma};
 pub(crate) use walk::defined_in;
 pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom};
 pub use words::{Word, Words};
@@ -47,7 +49,7 @@ ids! {
     ValueId = "v";
     /// A tile that is assigned to.
     VarId = "t";
-    /// A tile in shared memory.
+    /// A tile in shared memory, or in tensor memory.
     SmemId = "s";
     /// A role.
     RoleId = "role";
@@ -76,7 +78,7 @@ pub struct Kernel {
     pub values: IndexVec<ValueId, Value>,
     /// Every assignable tile.
     pub vars: IndexVec<VarId, Var>,
-    /// Every tile in shared memory.
+    /// Every tile in shared memory, and in tensor memory.
     pub smem: IndexVec<SmemId, Smem>,
     /// Every role.
     pub roles: IndexVec<RoleId, Role>,
@@ -360,6 +362,8 @@ pub enum StmtKind {
     },
     /// Products on the tensor core of a warpgroup.
     Warpgroup(Warpgroup),
+    /// Products in tensor memory, and loads from there.
+    Tensor(Tensor),
     /// `sync`: all threads meet; what they stored to shared memory before is visible after.
     Sync,
     /// `sync cluster`: all threads of all CTAs of the cluster meet; what they stored to shared memory of any of them
@@ -435,6 +439,7 @@ macro_rules! bodies_of {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

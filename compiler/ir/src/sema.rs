@@ -43,6 +43,7 @@ mod suggest;
 mod template;
 mod tensor;
 mod tiles;
+mod tmem;
 mod views;
 mod warpgroup;
 mod words;

@@ -1,19 +1,30 @@
 //! Where tiles lie in the shared memory of a CTA: one after the other in the order of declaration, each slot
-//! at a multiple of the tile's alignment, then the barriers of roles. What the compiler itself exchanges between warps lies behind them.
+//! at a multiple of the tile's alignment, then the barriers of roles, then the word with the address of tensor memory.
+//! What the compiler itself exchanges between warps lies behind them. Tiles in tensor memory lie in columns of their own.
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use crate::index::Id;
-use crate::kernel::{BarrierId, Kernel, SmemId};
+use crate::kernel::{BarrierId, Kernel, Smem, SmemId, TENSOR_COLUMNS};
 
 /// Bytes of one slot of a barrier.
 const BARRIER_BYTES: u64 = 8;
 
+/// Bytes of the address of tensor memory.
+const ADDRESS_BYTES: u64 = 8;
+
+/// Each slot in tensor memory starts at a multiple of so many columns, and so many are allocated at least.
+const COLUMN_STEP: u64 = 32;
+
 /// The places of all tiles.
 #[derive(Debug, Clone, Default)]
 pub struct SmemPlan {
-    /// First byte of each tile.
+    /// First byte of each tile, or its first column.
     bases: Vec<u64>,
+    /// Columns of tensor memory that all tiles take.
+    columns: u64,
+    /// Where the address of tensor memory is put.
+    address: Option<u64>,
     /// First byte of each barrier.
     barriers: Vec<u64>,
     /// Bytes of all tiles and barriers.
@@ -25,6 +36,12 @@ impl SmemPlan {
     pub fn of(kernel: &Kernel) -> SmemPlan {
         let mut plan = SmemPlan::default();
         for tile in kernel.smem.iter() {
+            if tile.is_tensor() {
+                plan.bases.push(plan.columns);
+                let slots = slot_columns(tile.columns()).saturating_mul(tile.slots.into());
+                plan.columns = plan.columns.saturating_add(slots);
+                continue;
+            }
             let base = plan.bytes.checked_next_multiple_of(u64::from(tile.align));
             let base = base.unwrap_or(u64::MAX);
             let slots = u64::from(tile.slots).saturating_sub(1);
@@ -37,10 +54,28 @@ impl SmemPlan {
             plan.barriers.push(base);
             plan.bytes = base.saturating_add(BARRIER_BYTES * u64::from(barrier.slots));
         }
+        if plan.columns > 0 {
+            let base = plan.bytes.checked_next_multiple_of(ADDRESS_BYTES).unwrap_or(u64::MAX);
+            plan.address = Some(base);
+            plan.bytes = base.saturating_add(ADDRESS_BYTES);
+        }
         plan
     }
 
-    /// First byte of a tile.
+    /// Columns of tensor memory that are allocated: a power of two, or none.
+    pub fn allocated(&self) -> u64 {
+        match self.columns {
+            0 => 0,
+            columns => columns.checked_next_power_of_two().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// First byte of the address of tensor memory, where the kernel has some.
+    pub fn address(&self) -> Option<u64> {
+        self.address
+    }
+
+    /// First byte of a tile in shared memory; first column of one in tensor memory.
     pub fn base(&self, tile: SmemId) -> u64 {
         self.bases.get(tile.index()).copied().unwrap_or(0)
     }
@@ -56,13 +91,42 @@ impl SmemPlan {
     }
 }
 
+/// Columns from one slot of a tile in tensor memory to the next.
+pub fn slot_columns(columns: u32) -> u64 {
+    u64::from(columns).next_multiple_of(COLUMN_STEP)
+}
+
+/// The finding for tiles in tensor memory that together need more than a CTA has.
+fn too_many_columns(kernel: &Kernel, plan: &SmemPlan) -> Option<Diagnostic> {
+    let tiles = || kernel.smem.iter().filter(|tile| tile.is_tensor());
+    let all = |tile: &Smem| slot_columns(tile.columns()).saturating_mul(tile.slots.into());
+    let largest = tiles().max_by_key(|tile| (all(tile), std::cmp::Reverse(tile.span)))?;
+    let needed = plan.allocated();
+    if needed <= u64::from(TENSOR_COLUMNS) {
+        return None;
+    }
+    let message = format!("{needed} columns of tensor memory where a CTA has {TENSOR_COLUMNS}");
+    let mut found = Diagnostic::error(Code::E0503, message).label(largest.span, "the largest tile");
+    for tile in tiles() {
+        let slots =
+            if tile.slots > 1 { format!(" in {} slots", tile.slots) } else { String::new() };
+        found = found.note(format!("`{}`: {} columns{slots}", tile.name, all(tile)));
+    }
+    let help = "take fewer columns or slots; each slot takes a multiple of 32, all together a power of two";
+    Some(found.help(help))
+}
+
 /// The finding for tiles that together need more than a CTA has, `exchange` bytes of the compiler's own
 /// included.
 pub(crate) fn over_budget(kernel: &Kernel, exchange: u64) -> Option<Diagnostic> {
     let plan = SmemPlan::of(kernel);
+    if let Some(found) = too_many_columns(kernel, &plan) {
+        return Some(found);
+    }
     let limit = u64::from(kernel.target.info().max_shared_bytes);
     let needed = plan.bytes().saturating_add(exchange);
-    let largest = kernel.smem.iter().max_by_key(|tile| {
+    let tiles = || kernel.smem.iter().filter(|tile| !tile.is_tensor());
+    let largest = tiles().max_by_key(|tile| {
         (tile.slot_bytes().saturating_mul(u64::from(tile.slots)), std::cmp::Reverse(tile.span))
     })?;
     if needed <= limit {
@@ -73,7 +137,7 @@ pub(crate) fn over_budget(kernel: &Kernel, exchange: u64) -> Option<Diagnostic> 
         format!("{needed} bytes of shared memory where a CTA has {limit}"),
     )
     .label(largest.span, "the largest tile");
-    for tile in kernel.smem.iter() {
+    for tile in tiles() {
         let all = tile.slot_bytes().saturating_mul(u64::from(tile.slots));
         let slots =
             if tile.slots > 1 { format!(" in {} slots", tile.slots) } else { String::new() };

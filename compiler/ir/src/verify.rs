@@ -16,6 +16,7 @@ mod scalars;
 mod scatter;
 mod shared_memory;
 mod structure;
+mod tmem;
 mod waivers;
 mod words;
 
@@ -100,6 +101,13 @@ pub const PASSES: &[Pass] = &[
         run: Run::Kernel(pipes::check),
     },
     Pass {
+        name: "tmem",
+        codes: &[Code::E0145, Code::E0146, Code::E0147],
+        proves: "R5, R11, in part: products in tensor memory are committed to a barrier that is waited for, and loads \
+                 from there settle before anything follows",
+        run: Run::Kernel(tmem::check),
+    },
+    Pass {
         name: "memory-order",
         codes: &[Code::E0107, Code::E0108, Code::E0109, Code::E0110, Code::E0111],
         proves: "R1, R2: on every path, data that an earlier kernel may still write is read, and memory \
@@ -144,6 +152,7 @@ pub const PASSES: &[Pass] = &[
             Code::E0141,
             Code::E0142,
             Code::E0143,
+            Code::E0146,
             Code::E0153,
             Code::E0219,
             Code::E0503,

@@ -275,6 +275,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             StmtKind::Signal(_) => "signal".to_owned(),
             StmtKind::Await(_) => "await".to_owned(),
             StmtKind::Warpgroup(_) => "warpgroup".to_owned(),
+            StmtKind::Tensor(_) => "tensor memory".to_owned(),
             StmtKind::SyncRole => "sync of the role".to_owned(),
             StmtKind::Pipe(op) => format!("at {}", kernel.barriers[op.place().0].name),
             StmtKind::Role { role, body } => {

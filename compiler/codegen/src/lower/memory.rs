@@ -85,6 +85,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::SetSlot { .. }
         | DeviceOp::Warpgroup(_)
+        | DeviceOp::Tensor(_)
         | DeviceOp::CommitGroup
         | DeviceOp::WaitGroup { .. }
         | DeviceOp::Barrier

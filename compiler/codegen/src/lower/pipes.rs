@@ -57,6 +57,13 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DevicePipe::Send { src, dest, vectors, barrier, slot } => {
                 self.send(src, dest, vectors, (*barrier, *slot))
             }
+            DevicePipe::Commit { barrier, slot } => {
+                let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                self.by_first_thread(|s| {
+                    s.build.effect(&mnemonic::tensor_commit(), &[place]);
+                    Ok(())
+                })
+            }
             DevicePipe::Copy { source, dest, pieces, barrier, slot, evict } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 self.by_first_thread(|s| s.copy_bulk(source, dest, pieces, place, *evict))
@@ -116,7 +123,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// What the first thread of the role does alone.
-    fn by_first_thread(&mut self, run: impl FnOnce(&mut Self) -> Lowered<()>) -> Lowered<()> {
+    pub(super) fn by_first_thread(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Lowered<()>,
+    ) -> Lowered<()> {
         let role = self.role.and_then(|role| self.kernel.roles.get(role));
         if role.is_some_and(|role| role.elect) {
             return run(self);

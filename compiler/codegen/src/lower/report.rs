@@ -72,6 +72,7 @@ impl Used {
                 | DeviceOp::ReadSlot { .. }
                 | DeviceOp::SetSlot { .. }
                 | DeviceOp::Warpgroup(_)
+                | DeviceOp::Tensor(_)
                 | DeviceOp::CopyAsync { .. }
                 | DeviceOp::CommitGroup
                 | DeviceOp::WaitGroup { .. }

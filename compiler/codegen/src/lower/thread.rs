@@ -51,6 +51,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             },
             Special::Lane => b.andi(self.thread_index(), b.int(i32, 31)),
             Special::Warp => b.shrui(self.thread_index(), b.int(i32, 5)),
+            Special::WarpModulo(warps) => {
+                let warp = b.shrui(self.thread_index(), b.int(i32, 5));
+                b.remui(warp, b.int(i32, warps.max(1).into()))
+            }
             Special::WarpFrom(first) => {
                 b.subi(b.shrui(self.thread_index(), b.int(i32, 5)), b.int(i32, first.into()))
             }

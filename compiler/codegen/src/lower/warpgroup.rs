@@ -82,6 +82,16 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             32 => 3,
             other => return refuse(format!("no swizzle has lines of {other} bytes")),
         };
+        self.descriptor_of(matrix, dtype, mode << 62)
+    }
+
+    /// The same with further fields.
+    pub(super) fn descriptor_of(
+        &self,
+        matrix: &Matrix,
+        dtype: DType,
+        fields: i64,
+    ) -> Lowered<Value<'c, 'm>> {
         let b = &self.build;
         let size = i64::from(dtype.bits() / 8);
         let along = matrix.at.constant.rem_euclid(i64::from(matrix.line) / size);
@@ -92,7 +102,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let constant = |value: i64| b.int(b.types.i64, value);
         let field = b.shrui(b.andi(address, constant(0x3_ffff)), constant(4));
         let eight_rows = i64::from(matrix.line) * 8 / 16;
-        let fixed = (mode << 62) | (eight_rows << 32) | (1 << 16);
+        let fixed = fields | (eight_rows << 32) | (1 << 16);
         let first = b.ori(field, constant(fixed));
         Ok(b.addi(first, constant(along * size / 16)))
     }

@@ -43,7 +43,7 @@ impl<'k> Machine<'k> {
         Ok(numeric::to_i64(DType::I32, code).unwrap_or(-1))
     }
 
-    fn slot_of(
+    pub(super) fn slot_of(
         &self,
         barrier: BarrierId,
         slot: (FragId, u32),
@@ -75,6 +75,7 @@ impl<'k> Machine<'k> {
                     return pipes.wait_for_bytes(seat, role, place, come, &mut self.clock, span);
                 }
                 let rounds = u64::try_from(self.agreed(*rounds, loc)?).unwrap_or(0);
+                self.flights.waited = true;
                 pipes.wait(seat, role, place, rounds, &mut self.clock, span)
             }
             DevicePipe::Announce { barrier, slot } => {
@@ -84,7 +85,9 @@ impl<'k> Machine<'k> {
                 pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
                 seat.pass(span)
             }
+            DevicePipe::Commit { barrier, slot } => self.commit_tensor(*barrier, *slot, loc),
             DevicePipe::Arrive { barrier, slot } => {
+                self.before_arrival(loc)?;
                 let (Post { role, pipes }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
                 let role = &self.kernel.roles[role];

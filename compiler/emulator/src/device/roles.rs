@@ -85,7 +85,8 @@ impl<'k> Machine<'k> {
                 let undefined = undefined.clone().map(Rc::new);
                 machine.set(*frag, Registers { elements: elements.clone(), undefined });
             }
-            machine.block(body).map_err(|e| e.threads_from(declared.first_thread()))?;
+            let ended = machine.block(body).and_then(|()| machine.end_tensor());
+            ended.map_err(|e| e.threads_from(declared.first_thread()))?;
             let Machine { view, clock, printed, flops, steps: after, .. } = machine;
             pipes.leave();
             let (stores, steps) = (view.into_role(arrivals), after - steps);

@@ -1,13 +1,15 @@
 //! Shared memory of a CTA, with the last accesses to each byte.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kernel_dsl::source::Span;
 use kernel_ir::kernel::BarrierId;
 
 use crate::cluster::{Marks, Member, Seen};
 use crate::error::{EmuError, ErrorKind};
-use crate::roles::{Clock, Names, Stamp, Touches};
+use crate::roles::{Clock, Late, Names, Stamp, Touches};
+use crate::tmem::TensorMemory;
 
 /// No thread, and more than one thread.
 const NOBODY: u32 = u32::MAX;
@@ -57,6 +59,7 @@ pub(super) struct Shared {
     fences: Vec<u32>,
     /// By barrier, bytes that CTAs of the cluster have sent.
     come: BTreeMap<BarrierId, u64>,
+    pub(super) tensor: TensorMemory,
 }
 
 /// An access of one thread.
@@ -93,6 +96,7 @@ impl Shared {
             touches,
             fences: Vec::new(),
             come: BTreeMap::new(),
+            tensor: TensorMemory::default(),
         }
     }
 
@@ -210,6 +214,22 @@ impl Shared {
         Err(EmuError::new(ErrorKind::SharedRace, by.seen.span, message)
             .thread(by.thread)
             .other(cell.write.span, "written here"))
+    }
+
+    /// A product reads bytes later.
+    pub(super) fn read_late(&mut self, at: i64, len: usize, by: By<'_>, late: &Arc<Late>) {
+        let Ok(at) = self.check_place(at, len, &by) else { return };
+        let touches = &mut self.touches[at..at + len];
+        touches.iter_mut().for_each(|touches| touches.read_late(by.clock, by.seen.span, late));
+    }
+
+    /// True where bytes are still what they were.
+    pub(super) fn holds(&self, at: i64, bytes: &[u8]) -> bool {
+        let start = usize::try_from(at).ok();
+        let cells = start.and_then(|start| self.cells.get(start..start + bytes.len()));
+        cells.is_some_and(|cells| {
+            cells.iter().zip(bytes).all(|(cell, &byte)| cell.written && cell.byte == byte)
+        })
     }
 
     /// Bytes that a copy will fill: they hold nothing until it has arrived.

@@ -19,7 +19,7 @@ pub(super) struct Post<'k> {
 
 impl<'k> Machine<'k> {
     /// The post and the place at the table of a machine that runs a role.
-    fn post(&self) -> (Post<'k>, &'k Seat<'k>) {
+    pub(super) fn post(&self) -> (Post<'k>, &'k Seat<'k>) {
         match (self.post, self.member.seat()) {
             (Some(post), Some(seat)) => (post, seat),
             (_, _) => unreachable!("barriers stand in roles, and roles take turns"),
@@ -27,7 +27,7 @@ impl<'k> Machine<'k> {
     }
 
     /// The slot of an index, and its round.
-    fn slot_and_round(
+    pub(super) fn slot_and_round(
         &self,
         barrier: BarrierId,
         at: ValueId,
@@ -78,6 +78,7 @@ impl<'k> Machine<'k> {
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
                 seat.pass(span)
             }
+            PipeOp::Commit { barrier, at } => self.commit_tensor(*barrier, *at, span),
             PipeOp::Copy { source, dest, barrier, at, evict: _, way } => {
                 let (place, _) = self.slot_and_round(*barrier, *at, span)?;
                 self.copy_bulk(source, dest, place, *way)?;

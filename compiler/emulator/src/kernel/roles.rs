@@ -69,6 +69,7 @@ impl<'k> Machine<'k> {
                 machine.set(*id, value.clone());
             }
             machine.block(body)?;
+            machine.end_tensor()?;
             let Machine { view, clock, printed, flops, steps: after, .. } = machine;
             pipes.leave();
             let (stores, steps) = (view.into_role(arrivals), after - steps);

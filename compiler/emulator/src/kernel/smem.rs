@@ -2,16 +2,21 @@
 //!
 //! A copy arrives as late as it may: when a `settle` says so, and no element of it before.
 
+use std::sync::Arc;
+
+use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{BarrierId, Kernel, Smem, SmemId, Storage, TileAccess};
 use kernel_ir::ops::Elements;
+use kernel_ir::smem_plan::SmemPlan;
 
 use super::Machine;
 use super::access::Tile;
 use crate::cluster::Marks;
 use crate::error::{EmuError, ErrorKind};
-use crate::roles::{Names, Stamp, Touches};
+use crate::roles::{Clock, Late, Names, Stamp, Touches};
+use crate::tmem::TensorMemory;
 
 /// One slot of a tile.
 struct Slot {
@@ -27,6 +32,7 @@ struct Slot {
 /// All tiles of a CTA.
 pub(super) struct SharedTiles {
     tiles: IndexVec<SmemId, Vec<Slot>>,
+    pub(super) tensor: TensorMemory,
     /// Stores so far.
     stores: u64,
     /// By barrier, bytes that CTAs of the cluster have sent.
@@ -47,6 +53,7 @@ impl SharedTiles {
         let has_roles = !kernel.roles.is_empty();
         let slot = |tile: &Smem| {
             let len: usize = tile.shape.iter().map(|&e| e as usize).product();
+            let len = if tile.is_tensor() { 0 } else { len };
             Slot {
                 elements: Elements::splat(tile.dtype, 0, len),
                 written: vec![0; len],
@@ -55,7 +62,10 @@ impl SharedTiles {
             }
         };
         let tiles = kernel.smem.iter().map(|t| (0..t.slots).map(|_| slot(t)).collect()).collect();
-        SharedTiles { tiles, stores: 0, come: kernel.barriers.iter().map(|_| 0).collect() }
+        let columns = usize::try_from(SmemPlan::of(kernel).allocated()).unwrap_or(0);
+        let tensor = TensorMemory::new(columns);
+        let come = kernel.barriers.iter().map(|_| 0).collect();
+        SharedTiles { tiles, tensor, stores: 0, come }
     }
 
     /// Bytes that CTAs of the cluster have sent to a barrier.
@@ -92,6 +102,13 @@ pub(super) struct Target {
     cta: usize,
     tile: SmemId,
     slot: usize,
+}
+
+impl Target {
+    /// Elements of the slot, of the own CTA.
+    pub(super) fn places(self, places: Vec<usize>) -> Places {
+        Places { tile: self.tile, slot: self.slot, places }
+    }
 }
 
 impl Machine<'_> {
@@ -212,6 +229,18 @@ impl Machine<'_> {
 }
 
 impl SharedTiles {
+    /// What elements hold now.
+    pub(super) fn read_places(&self, from: &Places, dtype: DType) -> Elements {
+        let slot = &self.tiles[from.tile][from.slot];
+        Elements::from_codes(dtype, from.places.iter().map(|&place| slot.elements.get(place)))
+    }
+
+    /// A product reads elements later.
+    pub(super) fn read_late(&mut self, from: &Places, by: &Clock, span: Span, late: &Arc<Late>) {
+        let touches = &mut self.tiles[from.tile][from.slot].touches;
+        from.places.iter().for_each(|&place| touches[place].read_late(by, span, late));
+    }
+
     /// A copy lands.
     pub(super) fn land(&mut self, places: Places, elements: &Elements) {
         let Places { tile, slot, places } = places;

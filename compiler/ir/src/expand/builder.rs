@@ -32,6 +32,8 @@ pub(super) enum Pure {
     Special(u8),
     /// Warp of a role, by its number and its first warp.
     RoleWarp(u32, u32),
+    /// The same of a role that reads tensor memory, by its number and its warps.
+    RoleWarpModulo(u32, u32),
     Param(ParamId),
     Binary(BinaryOp, Reg, Reg),
     Compare(CompareOp, Reg, Reg),
@@ -63,6 +65,8 @@ pub(super) struct Builder<'k> {
     pub(super) loc: LocId,
     /// The role whose statements are built.
     pub(super) role: Option<RoleId>,
+    /// Its warps count by the rows of tensor memory that they reach.
+    pub(super) reads_tensor: bool,
     /// Depth of the scope in which each fragment is defined.
     levels: IndexVec<FragId, usize>,
     facts: FxHashMap<Reg, Fact>,
@@ -107,6 +111,7 @@ impl<'k> Builder<'k> {
             locs,
             loc,
             role: None,
+            reads_tensor: false,
             levels: IndexVec::new(),
             facts: FxHashMap::default(),
             known: FxHashMap::default(),
@@ -236,6 +241,7 @@ impl<'k> Builder<'k> {
             | Pure::Float(..)
             | Pure::Special(_)
             | Pure::RoleWarp(..)
+            | Pure::RoleWarpModulo(..)
             | Pure::Param(_) => &[],
             Pure::Binary(_, a, b) | Pure::Compare(_, a, b) => &[*a, *b],
             Pure::Select(a, b, c) => &[*a, *b, *c],
@@ -261,6 +267,9 @@ impl<'k> Builder<'k> {
                     along => Special::ClusterIndex(ClusterAxis::Along(along - CLUSTER_X)),
                 };
                 DeviceOp::Special { dst, which }
+            }
+            Pure::RoleWarpModulo(_, warps) => {
+                DeviceOp::Special { dst, which: Special::WarpModulo(warps) }
             }
             Pure::RoleWarp(_, first) => DeviceOp::Special { dst, which: Special::WarpFrom(first) },
             Pure::Param(param) => DeviceOp::ScalarParam { dst, param },
@@ -349,7 +358,13 @@ impl<'k> Builder<'k> {
             Some(role) => {
                 let declared = &self.kernel.roles[role];
                 let number = u32::try_from(role.index()).unwrap_or(u32::MAX);
-                self.builtin(Pure::RoleWarp(number, declared.first), declared.warps)
+                // Which rows of tensor memory a warp reaches follows from its number in the CTA.
+                let key = if self.reads_tensor {
+                    Pure::RoleWarpModulo(number, declared.warps)
+                } else {
+                    Pure::RoleWarp(number, declared.first)
+                };
+                self.builtin(key, declared.warps)
             }
         };
         self.digit(&index, digit)

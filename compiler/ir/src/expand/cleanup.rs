@@ -37,6 +37,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch => {}
         DeviceOp::Warpgroup(op) => op.each_read(see),
+        DeviceOp::Tensor(op) => op.each_register(|(frag, _)| see(frag)),
         DeviceOp::Pipe(pipe) => pipe.each_register(|(frag, _)| see(frag)),
         DeviceOp::AtomicInc { at, .. } => each_address(std::slice::from_ref(at), see),
         DeviceOp::Signal { rank, at, .. } => {
@@ -131,6 +132,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::LoadMatrices { dst, .. }
         | DeviceOp::AtomicInc { dst, .. }
         | DeviceOp::ReadSlot { dst, .. } => Some(*dst),
+        DeviceOp::Tensor(op) => op.result(),
         DeviceOp::For { var, .. } => Some(*var),
         DeviceOp::Store { .. }
         | DeviceOp::Prefetch { .. }
@@ -158,7 +160,13 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
 /// True for an operation that does nothing but define its result.
 fn is_pure(op: &DeviceOp) -> bool {
     result(op).is_some()
-        && !matches!(op, DeviceOp::Load { .. } | DeviceOp::AtomicInc { .. } | DeviceOp::For { .. })
+        && !matches!(
+            op,
+            DeviceOp::Load { .. }
+                | DeviceOp::AtomicInc { .. }
+                | DeviceOp::Tensor(_)
+                | DeviceOp::For { .. }
+        )
 }
 
 /// One walk from the end: what is read later is known when a definition is met.
@@ -215,6 +223,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::SetSlot { .. }
+            | DeviceOp::Tensor(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
             | DeviceOp::Signal { .. }

@@ -72,6 +72,7 @@ impl Walk {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -83,6 +83,7 @@ fn mark(stmts: &[Stmt], uses: &FxHashMap<ValueId, u32>, found: &mut FxHashSet<Va
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::Sync

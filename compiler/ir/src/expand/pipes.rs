@@ -32,6 +32,7 @@ impl Expander<'_> {
                 let (slot, round) = self.slot_and_round(*empty, *at);
                 let rounds = self.b.materialize(&round, DType::I32);
                 self.b.emit(DeviceOp::Pipe(DevicePipe::Wait { barrier: *empty, slot, rounds }));
+                self.after_wait();
                 if self.kernel.barriers[*full].bytes == 0 {
                     return Ok(());
                 }
@@ -41,15 +42,22 @@ impl Expander<'_> {
                 let (slot, round) = self.slot_and_round(*barrier, *at);
                 let rounds = round.offset(1).unwrap_or(round);
                 let rounds = self.b.materialize(&rounds, DType::I32);
-                DevicePipe::Wait { barrier: *barrier, slot, rounds }
+                self.b.emit(DeviceOp::Pipe(DevicePipe::Wait { barrier: *barrier, slot, rounds }));
+                self.after_wait();
+                return Ok(());
             }
             PipeOp::Release { barrier, at } => {
                 self.hand_over_operands();
                 let (slot, _) = self.slot_and_round(*barrier, *at);
+                self.before_arrival();
                 DevicePipe::Arrive { barrier: *barrier, slot }
             }
             PipeOp::Send { value, dest, barrier, at } => {
                 return self.send(*value, dest, *barrier, *at);
+            }
+            PipeOp::Commit { barrier, at } => {
+                let (slot, _) = self.slot_and_round(*barrier, *at);
+                DevicePipe::Commit { barrier: *barrier, slot }
             }
             PipeOp::Copy { source, dest, barrier, at, evict, way } => {
                 self.order_read(source);

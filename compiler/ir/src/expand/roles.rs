@@ -1,8 +1,9 @@
 //! Roles: each is expanded for itself, and those of a region are put side by side.
 
 use super::Expander;
+use super::tmem::Part;
 use crate::device::{DeviceOp, DeviceStmt, LocId};
-use crate::kernel::{RoleId, Stmt};
+use crate::kernel::{RoleId, Stmt, TENSOR_WARPS};
 
 /// The roles of a region that are expanded so far.
 pub(super) type Region = Vec<(LocId, RoleId, Vec<DeviceStmt>)>;
@@ -13,11 +14,16 @@ impl<'k> Expander<'k> {
         let loc = self.b.loc;
         let (order, contents) = (self.order, self.contents.clone());
         let outer = self.shared.enter_role();
+        self.part = Part::of(body);
+        let first = self.kernel.roles[role].first;
+        self.b.reads_tensor = self.part.loads && !first.is_multiple_of(TENSOR_WARPS);
         self.b.role = Some(role);
         self.b.open();
         self.block(body);
         let stmts = self.b.close();
         self.b.role = None;
+        self.b.reads_tensor = false;
+        self.part = Part::default();
         self.shared.leave_role(outer);
         self.order = order;
         self.contents = contents;

@@ -9,7 +9,7 @@ use super::uses::each_use;
 use super::{Expander, Repr};
 use crate::device::{Arg, DeviceOp, FragId, LocId, OpRole, Slot, SlotId};
 use crate::kernel::{
-    Op, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, ValueId, VarId, Warpgroup,
+    Op, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup,
 };
 use crate::order;
 
@@ -72,6 +72,7 @@ impl<'k> Expander<'k> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::SyncCluster
             | StmtKind::SyncRole
@@ -127,6 +128,7 @@ impl<'k> Expander<'k> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
@@ -170,6 +172,7 @@ impl<'k> Expander<'k> {
             StmtKind::EmptyGroup => self.b.emit(DeviceOp::CommitGroup),
             StmtKind::Settle { storage: _, pending } => self.settle(*pending),
             StmtKind::Warpgroup(op) => self.warpgroup(op)?,
+            StmtKind::Tensor(op) => self.tensor(op)?,
             StmtKind::Sync => {
                 self.hand_over_operands();
                 self.barrier();
@@ -376,6 +379,8 @@ fn forget_assigned(contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>, s
             contents.remove(&(*var, *slot));
         } else if let StmtKind::Warpgroup(Warpgroup::Mma(mma)) = &stmt.kind {
             contents.remove(&(mma.var, mma.slot));
+        } else if let StmtKind::Tensor(Tensor::Load { var, slot, .. }) = &stmt.kind {
+            contents.remove(&(*var, *slot));
         }
         for body in stmt.kind.bodies() {
             forget_assigned(contents, body);

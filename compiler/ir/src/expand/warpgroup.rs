@@ -14,7 +14,7 @@ use crate::device::{Address, DeviceOp, Matrix, ProductStart, WarpgroupOp, Warpgr
 use crate::distribution::{AxisMap, Digit};
 use crate::infer::tile_axes;
 use crate::kernel::{
-    AxisIndex, Kernel, SmemId, Start, Stmt, StmtKind, TileAccess, Warpgroup, WarpgroupMma,
+    AxisIndex, Kernel, SmemId, Start, Stmt, StmtKind, Tensor, TileAccess, Warpgroup, WarpgroupMma,
     WgmmaAtom,
 };
 use kernel_abi::DType;
@@ -33,6 +33,8 @@ fn collect(stmts: &[Stmt], read: &mut FxHashSet<SmemId>, written: &mut FxHashSet
     for stmt in stmts {
         let tile = |access: &TileAccess| access.storage.tile().map(|(tile, _)| tile);
         if let StmtKind::Warpgroup(Warpgroup::Mma(mma)) = &stmt.kind {
+            read.extend(tile(&mma.a).into_iter().chain(tile(&mma.b)));
+        } else if let StmtKind::Tensor(Tensor::Mma(mma)) = &stmt.kind {
             read.extend(tile(&mma.a).into_iter().chain(tile(&mma.b)));
         } else if let StmtKind::Store { access, .. } | StmtKind::CopyAsync { dest: access, .. } =
             &stmt.kind
@@ -159,11 +161,18 @@ impl Expander<'_> {
     }
 
     /// A matrix that starts in a row of an operand.
-    fn matrix(&mut self, access: &TileAccess, row: &Linear) -> Result<Matrix, Diagnostic> {
+    pub(super) fn matrix(
+        &mut self,
+        access: &TileAccess,
+        row: &Linear,
+    ) -> Result<Matrix, Diagnostic> {
         let far = || too_far(access);
         let axes = tile_axes(access);
         let line = match axes.as_slice() {
-            [rows, _] => u32::try_from(rows.stride * 2).map_err(|_| far())?,
+            [rows, _] => {
+                let size = self.kernel.dtype_of(access.storage).bytes().unwrap_or(1);
+                u32::try_from(rows.stride * i64::from(size)).map_err(|_| far())?
+            }
             _ => {
                 return Err(Diagnostic::error(Code::E0810, "an operand without two axes")
                     .label(access.span, "this operand"));

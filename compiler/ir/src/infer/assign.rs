@@ -33,6 +33,7 @@ pub(super) fn maps(
         findings: Vec::new(),
     };
     super::warpgroup::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
+    super::tmem::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
     super::mma::fixed(kernel, classes, &mut assigner.maps, &mut assigner.findings);
     unused_atoms(kernel, classes, &mut assigner);
     for candidate in candidates(kernel, classes) {

@@ -7,7 +7,7 @@ use kernel_dsl::source::Span;
 
 use crate::index::Id;
 use crate::kernel::{
-    AxisIndex, ContractSpec, Kernel, Op, PipeOp, PrefetchRange, SlicePart, Stmt, StmtKind,
+    AxisIndex, ContractSpec, Kernel, Op, PipeOp, PrefetchRange, SlicePart, Stmt, StmtKind, Tensor,
     TileAccess, ValueId, VarId, Warpgroup,
 };
 
@@ -309,9 +309,11 @@ impl Walk<'_> {
                     self.access(*value, dest, true);
                 }
                 StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.see(Tile::Var(mma.var)),
+                StmtKind::Tensor(Tensor::Load { var, .. }) => self.see(Tile::Var(*var)),
                 StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+                | StmtKind::Tensor(Tensor::Mma(_) | Tensor::Settle { .. })
                 | StmtKind::Sync
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)

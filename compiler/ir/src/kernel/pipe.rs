@@ -62,6 +62,13 @@ pub enum PipeOp {
         /// Index.
         at: ValueId,
     },
+    /// `commit b@t`: one thread lets the role arrive once, when all products are complete that it has started before.
+    Commit {
+        /// The barrier.
+        barrier: BarrierId,
+        /// Index.
+        at: ValueId,
+    },
     /// `copy.bulk`, `copy.tma`: one thread starts a copy from a buffer to shared memory whose bytes count at the
     /// barrier.
     Copy {
@@ -108,6 +115,7 @@ impl PipeOp {
             PipeOp::Open { full, at, .. } => (*full, *at),
             PipeOp::Wait { barrier, at }
             | PipeOp::Release { barrier, at }
+            | PipeOp::Commit { barrier, at }
             | PipeOp::Copy { barrier, at, .. }
             | PipeOp::Send { barrier, at, .. } => (*barrier, *at),
         }
@@ -134,6 +142,7 @@ pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
             see(&mma.a);
             see(&mma.b);
         }
+        StmtKind::Tensor(op) => op.each_access(see),
         StmtKind::CopyAsync { source, dest, .. }
         | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => {
             see(source);

@@ -1,4 +1,4 @@
-//! Tiles in shared memory, and what an access touches.
+//! Tiles in shared memory and in tensor memory, and what an access touches.
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
@@ -6,11 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{AxisIndex, Kernel, ParamId, SmemId, TileAccess, ValueId};
 
-/// A tile in shared memory, with `slots` ring slots. Elements lie row-major, permuted by the swizzle.
+/// Which memory of the CTA a tile lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// Shared memory.
+    Shared,
+    /// Tensor memory: 128 rows of 32-bit columns, which products write and `load` reads.
+    Tensor,
+}
+
+/// A tile in shared memory, with `slots` ring slots. Elements lie row-major, permuted by the swizzle. Or one in tensor
+/// memory: element `[i, j]` is row `i` of its column `j`.
 #[derive(Debug, Clone)]
 pub struct Smem {
     /// The author's name.
     pub name: String,
+    /// Where it lies.
+    pub space: Space,
     /// Element type.
     pub dtype: DType,
     /// Extents of one slot.
@@ -26,6 +38,16 @@ pub struct Smem {
 }
 
 impl Smem {
+    /// True for a tile in tensor memory.
+    pub fn is_tensor(&self) -> bool {
+        self.space == Space::Tensor
+    }
+
+    /// Columns of tensor memory of one slot.
+    pub fn columns(&self) -> u32 {
+        self.shape.last().copied().unwrap_or(0)
+    }
+
     /// Bytes of the elements of one slot.
     pub fn bytes(&self) -> u64 {
         let elements = self.shape.iter().fold(1u64, |n, &e| n.saturating_mul(u64::from(e)));

@@ -9,9 +9,22 @@ use super::mma::DEPTH;
 
 /// Adds `a * b^T` to the sums, rows by `columns`: both operands have `depth` elements a row, whole groups of 16.
 pub fn multiply(sums: &mut [f32], columns: usize, a: &[f32], b: &[f32], depth: usize) {
+    multiply_by(sums, columns, a, b, depth, DEPTH);
+}
+
+/// The same with instructions that take `step` elements of a row each.
+pub fn multiply_by(
+    sums: &mut [f32],
+    columns: usize,
+    a: &[f32],
+    b: &[f32],
+    depth: usize,
+    step: usize,
+) {
+    let step = step.max(1);
     for (row, line) in a.chunks(depth.max(1)).zip(sums.chunks_mut(columns.max(1))) {
         for (column, sum) in b.chunks(depth.max(1)).zip(line) {
-            for (x, y) in row.chunks(DEPTH).zip(column.chunks(DEPTH)) {
+            for (x, y) in row.chunks(step).zip(column.chunks(step)) {
                 let products = x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y));
                 *sum =
                     canonical(products.fold(f64::from(*sum), |sum, product| sum + product) as f32);

@@ -2,8 +2,9 @@
 
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, Map, Matrix,
-    MatrixLoad, OpRole, Piece, Place, ProductStart, Special, Vector, WaitOrder, WarpgroupOp,
+    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Frag, FragId, Lanes, Map, Matrix,
+    MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, Vector, WaitOrder,
+    WarpgroupOp,
 };
 use crate::index::Id;
 use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap};
@@ -114,6 +115,7 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
                 Special::Lane => "lane".to_owned(),
                 Special::Warp => "warp".to_owned(),
                 Special::WarpFrom(first) => format!("warp - {first}"),
+                Special::WarpModulo(warps) => format!("warp mod {warps}"),
             };
             format!("{} {which}", def(*dst))
         }
@@ -177,6 +179,7 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             format!("prefetch.l2 {at}{bytes}{}{order}", evict(*policy))
         }
         DeviceOp::Warpgroup(op) => warpgroup(op),
+        DeviceOp::Tensor(op) => tensor(device, op),
         DeviceOp::ReadSlot { dst, slot } => format!("{} {slot}", def(*dst)),
         DeviceOp::SetSlot { slot, x } => format!("{slot} = {}", arg(x)),
         DeviceOp::CopyAsync { source, dest, pieces, evict: policy } => {
@@ -253,6 +256,7 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             let bytes = device.barriers[*barrier].barrier.bytes;
             format!("announce {bytes} bytes at {}", at(*barrier, *slot))
         }
+        DevicePipe::Commit { barrier, slot } => format!("commit to {}", at(*barrier, *slot)),
         DevicePipe::Arrive { barrier, slot } => format!("arrive at {}", at(*barrier, *slot)),
         DevicePipe::Prefetch { map, at: starts, evict: policy } => {
             let starts: Vec<String> =
@@ -290,24 +294,55 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
     }
 }
 
+fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
+    let column = |at: &Address| match at.offset {
+        Some((frag, element)) => format!("{frag}[{element}] + {}", at.constant),
+        None => at.constant.to_string(),
+    };
+    match op {
+        TensorOp::Allocate { columns, word } => {
+            format!("allocate {columns} columns of tensor memory, address to shared+{word}")
+        }
+        TensorOp::Attach { word } => format!("take the address from shared+{word}"),
+        TensorOp::Free { columns } => format!("free {columns} columns of tensor memory"),
+        TensorOp::FenceBefore => "tcgen05.fence before".to_owned(),
+        TensorOp::FenceAfter => "tcgen05.fence after".to_owned(),
+        TensorOp::Product(product) => {
+            let (a, b) = (matrix(&product.a), matrix(&product.b));
+            let (n, dtype) = (product.n, product.dtype);
+            let (at, start) = (column(&product.column), start(product.start));
+            format!("tensor[{at}] += tcgen05.m128n{n}.{dtype} {a}, {b}{start}")
+        }
+        TensorOp::Load { dst, column: at } => {
+            let Frag { dtype, len } = device.frags[*dst];
+            format!("{dst}: {dtype} x {len} = tensor[{}]", column(at))
+        }
+    }
+}
+
+fn matrix(matrix: &Matrix) -> String {
+    let offset = match matrix.at.offset {
+        Some((frag, element)) => format!("{frag}[{element}] + "),
+        None => String::new(),
+    };
+    let (base, at, line) = (matrix.base, matrix.at.constant, matrix.line);
+    format!("shared+{base}[{offset}{at}] lines of {line}")
+}
+
+fn start(start: ProductStart) -> String {
+    match start {
+        ProductStart::Sums => String::new(),
+        ProductStart::Zero => " from zero".to_owned(),
+        ProductStart::When((frag, element)) => format!(" add {frag}[{element}]"),
+    }
+}
+
 fn warpgroup(op: &WarpgroupOp) -> String {
     match op {
         WarpgroupOp::ProxyFence => "fence for asynchronous reads of shared memory".to_owned(),
         WarpgroupOp::Fence { sums } => format!("wgmma.fence {sums}"),
         WarpgroupOp::Mma(product) => {
-            let matrix = |matrix: &Matrix| {
-                let offset = match matrix.at.offset {
-                    Some((frag, element)) => format!("{frag}[{element}] + "),
-                    None => String::new(),
-                };
-                let (base, at, line) = (matrix.base, matrix.at.constant, matrix.line);
-                format!("shared+{base}[{offset}{at}] lines of {line}")
-            };
-            let start = match product.start {
-                ProductStart::Sums => String::new(),
-                ProductStart::Zero => " from zero".to_owned(),
-                ProductStart::When((frag, element)) => format!(" add {frag}[{element}]"),
-            };
+            let start = start(product.start);
             let (a, b) = (matrix(&product.a), matrix(&product.b));
             let first = product.sums.first().copied().unwrap_or(0);
             let (slot, n, dtype) = (product.slot, product.n, product.dtype);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
     Await, AxisIndex, CopyWay, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
-    Start, Stmt, StmtKind, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
+    Start, Stmt, StmtKind, Tensor, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -27,6 +27,10 @@ pub(super) fn print(text: &mut String, kernel: &Kernel) {
         let ring = if tile.slots > 1 { format!(" ring {}", tile.slots) } else { String::new() };
         let swizzle = tile.swizzle.name().map(|s| format!(" swizzle {s}")).unwrap_or_default();
         let (name, dtype, shape) = (&tile.name, tile.dtype, shape(&tile.shape));
+        if tile.is_tensor() {
+            line!(text, 1, "tmem {id} {name}: {dtype}{shape}{ring}");
+            continue;
+        }
         line!(text, 1, "smem {id} {name}: {dtype}{shape}{swizzle} align {}{ring}", tile.align);
     }
     line!(text, 0, "{{");
@@ -114,6 +118,7 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "settle {}{slot} but {pending}", kernel.name_of(*storage));
         }
         StmtKind::Warpgroup(op) => line!(text, depth, "{}", warpgroup(kernel, op)),
+        StmtKind::Tensor(op) => line!(text, depth, "{}", tensor(kernel, op)),
         StmtKind::Sync => line!(text, depth, "sync"),
         StmtKind::SyncCluster => line!(text, depth, "sync cluster"),
         StmtKind::SyncRole => line!(text, depth, "sync of the role"),
@@ -152,11 +157,7 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
 fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
     match op {
         Warpgroup::Mma(mma) => {
-            let start = match mma.start {
-                Start::Sums => String::new(),
-                Start::Zero => " from zero".to_owned(),
-                Start::When(cond) => format!(" add {cond}"),
-            };
+            let start = start(mma.start);
             let (a, b) = (place(kernel, &mma.a), place(kernel, &mma.b));
             let (n, dtype) = (mma.atom.n, mma.atom.dtype);
             let sums = slot_name(kernel, mma.var, mma.slot);
@@ -169,6 +170,30 @@ fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
     }
 }
 
+fn tensor(kernel: &Kernel, op: &Tensor) -> String {
+    match op {
+        Tensor::Mma(mma) => {
+            let start = start(mma.start);
+            let (a, b) = (place(kernel, &mma.a), place(kernel, &mma.b));
+            let (n, depth, dtype) = (mma.atom.n, mma.atom.depth(), mma.atom.dtype);
+            let acc = place(kernel, &mma.acc);
+            format!("tcgen05.m128n{n}k{depth}.{dtype} {a}, {b} -> {acc}{start}")
+        }
+        Tensor::Load { var, slot, access } => {
+            format!("load {} -> {}", place(kernel, access), slot_name(kernel, *var, *slot))
+        }
+        Tensor::Settle { var, slot } => format!("settle {}", slot_name(kernel, *var, *slot)),
+    }
+}
+
+fn start(start: Start) -> String {
+    match start {
+        Start::Sums => String::new(),
+        Start::Zero => " from zero".to_owned(),
+        Start::When(cond) => format!(" add {cond}"),
+    }
+}
+
 fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
     let (barrier, at) = op.place();
     let name = &kernel.barriers[barrier].name;
@@ -178,6 +203,7 @@ fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
             line!(text, depth, "open {name}@{at} after {empty}");
         }
         PipeOp::Wait { .. } => line!(text, depth, "wait {name}@{at}"),
+        PipeOp::Commit { .. } => line!(text, depth, "commit {name}@{at}"),
         PipeOp::Release { .. } => line!(text, depth, "release {name}@{at}"),
         PipeOp::Send { value, dest, .. } => {
             let to = place(kernel, dest);

@@ -15,7 +15,8 @@ use super::mistakes::{
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
 use super::scope::{Buffer, Entity, Memory, RangeLimit, RangeValue};
-use crate::kernel::{AxisIndex, Extent, Storage, TileAccess, ValueId, ViewAxis, Words};
+use super::tmem::{not_tensor, tensor_misused};
+use crate::kernel::{AxisIndex, Extent, Space, Storage, TileAccess, ValueId, ViewAxis, Words};
 
 /// A slice of a buffer.
 #[derive(Debug)]
@@ -48,6 +49,21 @@ enum Entry {
 impl<'a> Lower<'a> {
     /// The buffer or view that a name stands for, the name with its instances, and where it is declared.
     pub(super) fn buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
+        self.buffer_in(e, Space::Shared)
+    }
+
+    /// The same of a tile in tensor memory, or of anything else.
+    fn buffer_in(&mut self, e: &'a Expr, space: Space) -> Outcome<(Buffer, &'a Ref, Span)> {
+        let found @ (_, reference, defined) = self.any_buffer(e)?;
+        let name = reference.path.text();
+        match (space, self.is_tensor(&found.0)) {
+            (Space::Shared, true) => Err(self.error(tensor_misused(&name, e.span, defined))),
+            (Space::Tensor, false) => Err(self.error(not_tensor(&name, e.span, defined))),
+            (Space::Shared, false) | (Space::Tensor, true) => Ok(found),
+        }
+    }
+
+    fn any_buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
         let ExprKind::Ref(reference) = &e.kind else {
             return Err(match &e.kind {
                 ExprKind::Index(..) => self.not_built(e.span, "a view of a slice"),
@@ -135,11 +151,16 @@ impl<'a> Lower<'a> {
 
     /// A buffer, whole or sliced. `whole` is the text of the load or store.
     pub(super) fn slice(&mut self, e: &'a Expr, whole: Span) -> Outcome<Slice> {
+        self.slice_of(e, whole, Space::Shared)
+    }
+
+    /// The same of a tile in tensor memory, or of anything else.
+    pub(super) fn slice_of(&mut self, e: &'a Expr, whole: Span, space: Space) -> Outcome<Slice> {
         let (base, indices) = match &e.kind {
             ExprKind::Index(base, indices) => (&**base, Some(indices.as_slice())),
             _ => (e, None),
         };
-        let (buffer, reference, defined) = self.buffer(base)?;
+        let (buffer, reference, defined) = self.buffer_in(base, space)?;
         let inbox = self.inbox(&buffer);
         let (storage, slot) = match inbox {
             Some(param) => {

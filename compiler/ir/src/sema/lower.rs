@@ -4,6 +4,8 @@
 //! which was not checked does no harm. Guarantees that values are defined before they are used, in the
 //! same or an enclosing block, and that nothing has a shape without elements.
 
+use std::collections::BTreeSet;
+
 use kernel_abi::DType;
 use kernel_dsl::ast;
 use kernel_dsl::diag::{Code, Diagnostic};
@@ -117,6 +119,8 @@ pub(super) struct Lower<'a> {
     residues: FxHashMap<ValueId, (i64, i64)>,
     /// The scales of register tiles that have been assigned.
     pub(super) scales: FxHashMap<VarId, Scales>,
+    /// Tiles in registers that a load from tensor memory fills.
+    pub(super) loaded: BTreeSet<(VarId, u32)>,
     /// Calls that are being inlined, outermost first.
     pub(super) calls: Vec<Span>,
     /// Rounds of unrolled loops, outermost first.
@@ -169,6 +173,7 @@ impl<'a> Lower<'a> {
             frame: Frame::new(template.unit()),
             residues: FxHashMap::default(),
             scales: FxHashMap::default(),
+            loaded: BTreeSet::new(),
             calls: Vec::new(),
             rounds: Vec::new(),
             inlined: Vec::new(),

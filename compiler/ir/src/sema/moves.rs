@@ -168,6 +168,10 @@ impl<'a> Lower<'a> {
 
     /// `load src -> w@s;`
     fn load_into(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        if self.names_tensor(&mv.source) {
+            let (frag, slot, declared) = self.assignable(dest)?;
+            return self.tensor_load(&mv.source, &frag, slot, declared, span);
+        }
         let tile = self.load(&mv.source, mv.absent.as_ref(), mv.policy, span);
         let (frag, slot, defined) = self.assignable(dest)?;
         self.set(&frag, slot, &tile?, defined, mv.source.span, span)

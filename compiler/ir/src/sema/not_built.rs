@@ -7,7 +7,7 @@ use kernel_dsl::ast::{
 };
 use kernel_dsl::source::Span;
 
-use super::warpgroup::is_wgmma;
+use super::warpgroup::is_built;
 
 /// The part of a value that holds the scales of its elements: `w.scale`.
 pub(super) const SCALE: &str = "scale";
@@ -24,14 +24,11 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
     let whole = stmt.span;
     match &stmt.kind {
         StmtKind::Tile(tile) => match tile.space {
-            TileSpace::Frag | TileSpace::Smem => None,
-            TileSpace::Tmem => Some((whole, "tiles in tensor memory")),
+            TileSpace::Frag | TileSpace::Smem | TileSpace::Tmem => None,
         },
         StmtKind::Atom(atom) => {
-            (!is_wgmma(&atom.value)).then_some((atom.value.span, "atoms but for `wgmma`"))
-        }
-        StmtKind::Commit(barrier) => {
-            barrier.as_ref().map(|barrier| (barrier.span, "`commit` to a barrier"))
+            let what = "atoms but for `wgmma` and `tcgen05`";
+            (!is_built(&atom.value)).then_some((atom.value.span, what))
         }
         StmtKind::Publish(_) => Some((whole, "`publish`")),
         StmtKind::Trace(_) => Some((whole, "`trace`")),
@@ -42,6 +39,7 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             ForOver::Tickets(..) => Some((looped.header_span, "work lists by `tickets`")),
         },
         StmtKind::Mma(_)
+        | StmtKind::Commit(_)
         | StmtKind::Settle(_)
         | StmtKind::Pipeline(_)
         | StmtKind::Barrier(_)

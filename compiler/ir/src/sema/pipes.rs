@@ -43,6 +43,10 @@ struct Ends<'a> {
 pub(super) struct Pipes<'a> {
     meetings: BTreeMap<&'a str, Meeting>,
     ends: Vec<Ends<'a>>,
+    /// Barriers that a role commits its products to.
+    commits: Vec<(BarrierId, RoleId, Span)>,
+    /// Barriers that a role releases.
+    releases: Vec<(BarrierId, RoleId, Span)>,
 }
 
 impl<'a> Lower<'a> {
@@ -186,6 +190,20 @@ impl<'a> Lower<'a> {
 
     /// The roles of each barrier, when all roles are known, and how often they arrive.
     pub(super) fn connect(&mut self) {
+        let both = self.pipes.commits.iter().find_map(|commit| {
+            let same = |release: &&(BarrierId, RoleId, Span)| {
+                (release.0, release.1) == (commit.0, commit.1)
+            };
+            self.pipes.releases.iter().find(same).map(|release| (release.2, commit.2))
+        });
+        if let Some((release, commit)) = both {
+            self.error(
+                Diagnostic::error(Code::E0154, "a role releases and commits to one barrier")
+                    .label(release, "released here")
+                    .secondary(commit, "committed to here")
+                    .help("a role arrives in one way: by `commit` where products read the slot"),
+            );
+        }
         for Ends { barrier, from, to } in std::mem::take(&mut self.pipes.ends) {
             let mut numbers = [Vec::new(), Vec::new()];
             for (names, numbers) in [from, to].into_iter().zip(&mut numbers) {
@@ -208,8 +226,10 @@ impl<'a> Lower<'a> {
             }
             let [from, to] = numbers;
             let arriving = |role: &RoleId| {
+                let commits =
+                    self.pipes.commits.iter().any(|&(b, r, _)| (b, r) == (barrier, *role));
                 let role = &self.kernel.roles[*role];
-                if role.elect { 1 } else { role.warps }
+                if role.elect || commits { 1 } else { role.warps }
             };
             let arrivals: u32 = from.iter().map(arriving).sum();
             let declared = &mut self.kernel.barriers[barrier];
@@ -359,7 +379,26 @@ impl<'a> Lower<'a> {
                     .help("remove it, or leave `bytes(…)` out and fill the slot by stores"),
             ));
         }
+        if let Some(role) = self.role {
+            self.pipes.releases.push((barrier, role, span));
+        }
         self.emit(StmtKind::Pipe(PipeOp::Release { barrier, at }), span)
+    }
+
+    /// `commit b@t;`
+    pub(super) fn commit_to(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
+        let (barrier, _, at) = self.full_or_empty(e)?;
+        self.takes_part(barrier, true, span)?;
+        if self.kernel.barriers[barrier].bytes > 0 {
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "a commit to what bytes fill")
+                    .label(span, "`open` arrives with the bytes that it announces"),
+            ));
+        }
+        if let Some(role) = self.role {
+            self.pipes.commits.push((barrier, role, span));
+        }
+        self.emit(StmtKind::Pipe(PipeOp::Commit { barrier, at }), span)
     }
 
     /// `copy.bulk x[…] -> s@t into p.full@t;`

@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use super::constants::Const;
 use super::operands::{Operand, Tile};
-use crate::kernel::{ParamId, SmemId, VarId, ViewAxis, WgmmaAtom};
+use crate::kernel::{ParamId, SmemId, TensorAtom, VarId, ViewAxis, WgmmaAtom};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -20,9 +20,18 @@ pub(super) enum Entity {
     Frag(Frag),
     Buffer(Buffer),
     /// What `mma … via` names.
-    Atom(WgmmaAtom),
+    Atom(AnyAtom),
     /// Its definition has been refused.
     Refused,
+}
+
+/// What one instruction of a product does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum AnyAtom {
+    /// On a warpgroup, with sums in registers.
+    Wgmma(WgmmaAtom),
+    /// With sums in tensor memory.
+    Tensor(TensorAtom),
 }
 
 /// `a .. + L until n`, or `a..b` with a bound that is known at run time only.

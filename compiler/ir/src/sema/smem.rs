@@ -8,7 +8,7 @@ use super::lower::Lower;
 use super::not_built;
 use super::report::Outcome;
 use super::scope::{Buffer, Entity, Memory};
-use crate::kernel::{Extent, Smem, SmemSwizzle, ViewAxis, ViewDigit};
+use crate::kernel::{Extent, Smem, SmemSwizzle, Space, ViewAxis, ViewDigit};
 
 impl<'a> Lower<'a> {
     /// The declaration of a tile in shared memory.
@@ -63,6 +63,7 @@ impl<'a> Lower<'a> {
         axes.reverse();
         let id = self.kernel.smem.push(Smem {
             name: tile.name.text.clone(),
+            space: Space::Shared,
             dtype,
             shape,
             slots,

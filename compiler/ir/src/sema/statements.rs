@@ -79,7 +79,7 @@ impl<'a> Lower<'a> {
             Ast::Tile(tile) => match tile.space {
                 TileSpace::Frag => self.frag(tile, stmt.span),
                 TileSpace::Smem => self.smem(tile),
-                TileSpace::Tmem => Err(Refused),
+                TileSpace::Tmem => self.tmem(tile),
             },
             Ast::Move(mv) => self.transfer(mv, stmt.span),
             Ast::Assign(assign) => self.assign(assign, stmt.span),
@@ -267,7 +267,9 @@ impl<'a> Lower<'a> {
             Some(entries) => Some(self.spread(entries, shape.len())?),
             None => None,
         };
+        let load = tile.init.as_ref().and_then(|init| self.load_of_tensor(init));
         let init = match &tile.init {
+            _ if load.is_some() => None,
             Some(init) => Some(self.initial(init, dtype, &shape, tile.ty.span)?),
             None => None,
         };
@@ -292,6 +294,11 @@ impl<'a> Lower<'a> {
                     self.emit(StmtKind::SetVar { var, slot, value }, span)?;
                     self.set_scale(&frag, slot, init, tile.name.span, span)?;
                 }
+            }
+        }
+        if let Some(load) = load {
+            for slot in 0..slots {
+                self.tensor_load(&load.source, &frag, slot, tile.ty.span, span)?;
             }
         }
         self.frame.define(&tile.name, Entity::Frag(frag));

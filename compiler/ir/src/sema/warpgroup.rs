@@ -10,10 +10,10 @@ use super::constants::ConstValue;
 use super::lower::Lower;
 use super::operands::{Operand, describe};
 use super::report::{Outcome, Refused};
-use super::scope::{Entity, Frag};
+use super::scope::{AnyAtom, Entity, Frag};
 use crate::kernel::{
-    AxisIndex, SmemSwizzle, Start, StmtKind, Storage, TileAccess, VarId, Warpgroup, WarpgroupMma,
-    WgmmaAtom,
+    AxisIndex, SmemSwizzle, Start, StmtKind, Storage, Tensor, TileAccess, VarId, Warpgroup,
+    WarpgroupMma, WgmmaAtom,
 };
 use crate::target::Target;
 
@@ -56,15 +56,27 @@ pub(super) fn entries(value: &Expr) -> Result<[&Expr; 6], Diagnostic> {
     }
 }
 
-/// True for an atom of `wgmma`.
-pub(super) fn is_wgmma(value: &Expr) -> bool {
+/// True for an atom of `wgmma` or of `tcgen05`.
+pub(super) fn is_built(value: &Expr) -> bool {
+    is_of(value, "wgmma") || is_tcgen05(value)
+}
+
+/// True for an atom of `tcgen05`.
+fn is_tcgen05(value: &Expr) -> bool {
+    is_of(value, "tcgen05")
+}
+
+fn is_of(value: &Expr, name: &str) -> bool {
     matches!(&value.kind, ExprKind::Call(call)
-        if matches!(&call.callee, Callee::Path(path) if path.is("wgmma")))
+        if matches!(&call.callee, Callee::Path(path) if path.is(name)))
 }
 
 impl<'a> Lower<'a> {
     /// `atom NAME = wgmma(…);`
     pub(super) fn atom(&mut self, atom: &'a Atom) -> Outcome<()> {
+        if is_tcgen05(&atom.value) {
+            return self.tensor_atom(atom);
+        }
         let [m, n, k, a, b, d] = entries(&atom.value).map_err(|wrong| self.error(wrong))?;
         match self.target {
             Target::Sm90a => {}
@@ -99,7 +111,10 @@ impl<'a> Lower<'a> {
         if sum != DType::F32 {
             return Err(self.not_built(d.span, &format!("`wgmma` with sums of {sum}")));
         }
-        self.frame.define(&atom.name, Entity::Atom(WgmmaAtom { n: columns, dtype: left }));
+        self.frame.define(
+            &atom.name,
+            Entity::Atom(AnyAtom::Wgmma(WgmmaAtom { n: columns, dtype: left })),
+        );
         Ok(())
     }
 
@@ -132,7 +147,7 @@ impl<'a> Lower<'a> {
         ))
     }
 
-    fn exactly(&mut self, e: &'a Expr, wanted: u32, what: &str) -> Outcome<()> {
+    pub(super) fn exactly(&mut self, e: &'a Expr, wanted: u32, what: &str) -> Outcome<()> {
         let value = self.const_int(e, what)?;
         if value == i64::from(wanted) {
             return Ok(());
@@ -144,7 +159,7 @@ impl<'a> Lower<'a> {
     }
 
     /// An element type, written as a value.
-    fn type_of(&mut self, e: &'a Expr) -> Outcome<DType> {
+    pub(super) fn type_of(&mut self, e: &'a Expr) -> Outcome<DType> {
         if let ExprKind::Ref(reference) = &e.kind
             && let Some(name) = reference.path.single()
         {
@@ -156,7 +171,7 @@ impl<'a> Lower<'a> {
     }
 
     /// The atom of a `via`.
-    fn atom_named(&mut self, via: &'a Path) -> Outcome<WgmmaAtom> {
+    fn atom_named(&mut self, via: &'a Path) -> Outcome<AnyAtom> {
         let Some(name) = via.single() else {
             return Err(self.unknown(&via.text(), via.span));
         };
@@ -177,36 +192,49 @@ impl<'a> Lower<'a> {
 
     /// `mma a * (b)^T -> acc via ATOM add cond;`
     pub(super) fn mma(&mut self, mma: &'a Mma, span: Span) -> Outcome<()> {
-        self.whole_warpgroups(span)?;
         let atom = self.atom_named(&mma.via);
         let ExprKind::Transpose(right) = &mma.b.kind else {
             return Err(self.not_built(mma.b.span, "a right operand without `^T`"));
         };
+        let atom = match atom? {
+            AnyAtom::Tensor(atom) => return self.tensor_mma(mma, right, atom, span),
+            AnyAtom::Wgmma(atom) => atom,
+        };
+        self.whole_warpgroups(span)?;
         let sums = self.assignable(&mma.acc);
         let (a, b) = (self.operand_of_product(&mma.a), self.operand_of_product(right));
-        let (atom, (frag, slot, declared)) = (atom?, sums?);
+        let (frag, slot, declared) = sums?;
         let ((a, a_slice), (b, b_slice)) = (a?, b?);
         let (var, columns) = self.sums_of_product(&frag, &atom, mma.acc.span, declared)?;
         for (slice, side, wanted) in
             [(&a_slice, &mma.a, frag.shape[0]), (&b_slice, &**right, columns)]
         {
-            let fits = slice.shape.first() == Some(&wanted)
-                && slice.shape.last() == a_slice.shape.last()
-                && slice.dtype == atom.dtype;
-            if !fits {
-                let found = describe(slice.dtype, &slice.shape);
-                let depth = a_slice.shape.last().copied().unwrap_or(0);
-                let wanted = describe(atom.dtype, &[wanted, depth]);
-                return Err(self.error(
-                    Diagnostic::error(Code::E0204, format!("an operand of {found}"))
-                        .label(side.span, format!("{wanted} goes here"))
-                        .secondary(declared, describe(frag.dtype, &frag.shape)),
-                ));
-            }
+            let depth = a_slice.shape.last().copied().unwrap_or(0);
+            self.fits_product(slice, side, [wanted, depth], atom.dtype, declared)?;
         }
         let start = self.start(mma.add.as_ref())?;
         let product = WarpgroupMma { var, slot, a, b, atom, start };
         self.emit(StmtKind::Warpgroup(Warpgroup::Mma(Box::new(product))), span)
+    }
+
+    /// An operand has the shape and the type that the sums and the atom want.
+    pub(super) fn fits_product(
+        &mut self,
+        slice: &Slice,
+        side: &'a Expr,
+        shape: [u32; 2],
+        dtype: DType,
+        declared: Span,
+    ) -> Outcome<()> {
+        if slice.shape == shape && slice.dtype == dtype {
+            return Ok(());
+        }
+        let found = describe(slice.dtype, &slice.shape);
+        Err(self.error(
+            Diagnostic::error(Code::E0204, format!("an operand of {found}"))
+                .label(side.span, format!("{} goes here", describe(dtype, &shape)))
+                .secondary(declared, "the sums"),
+        ))
     }
 
     /// The tile of the sums, and its columns.
@@ -233,7 +261,7 @@ impl<'a> Lower<'a> {
         ))
     }
 
-    fn start(&mut self, add: Option<&'a Expr>) -> Outcome<Start> {
+    pub(super) fn start(&mut self, add: Option<&'a Expr>) -> Outcome<Start> {
         let Some(add) = add else { return Ok(Start::Sums) };
         match self.expr(add)? {
             Operand::Const(c) if c.value == ConstValue::Bool(true) => Ok(Start::Sums),
@@ -246,7 +274,7 @@ impl<'a> Lower<'a> {
     }
 
     /// A matrix in shared memory whose rows are the lines of its swizzle.
-    fn operand_of_product(&mut self, e: &'a Expr) -> Outcome<(TileAccess, Slice)> {
+    pub(super) fn operand_of_product(&mut self, e: &'a Expr) -> Outcome<(TileAccess, Slice)> {
         let slice = self.slice(e, e.span)?;
         let wrong = |reason: String| {
             Diagnostic::error(Code::E0310, "an operand that the tensor core does not read")
@@ -270,8 +298,9 @@ impl<'a> Lower<'a> {
             SmemSwizzle::B64 => 64,
             SmemSwizzle::B128 => 128,
         };
-        let columns = line / 2;
-        let period = i64::from(declared.swizzle.period() / 2);
+        let size = declared.dtype.bytes().unwrap_or(1);
+        let columns = line / size;
+        let period = i64::from(declared.swizzle.period() / size);
         let at = declared.span;
         let Some(access) = slice.access.clone() else {
             return Err(self.error(wrong("no elements".to_owned())));
@@ -328,7 +357,7 @@ impl<'a> Lower<'a> {
     /// `commit;`
     pub(super) fn commit(&mut self, barrier: Option<&'a Expr>, span: Span) -> Outcome<()> {
         match barrier {
-            Some(barrier) => Err(self.not_built(barrier.span, "`commit` to a barrier")),
+            Some(barrier) => self.commit_to(barrier, span),
             None => {
                 self.whole_warpgroups(span)?;
                 self.emit(StmtKind::Warpgroup(Warpgroup::Commit), span)
@@ -345,8 +374,14 @@ impl<'a> Lower<'a> {
 
     /// `settle acc but n;`
     pub(super) fn settle_sums(&mut self, settle: &'a Settle, span: Span) -> Outcome<()> {
-        self.whole_warpgroups(span)?;
         let (frag, slot, _) = self.assignable(&settle.value)?;
+        if let Some(var) = frag.var.filter(|&var| self.loaded.contains(&(var, slot))) {
+            if let Some(but) = &settle.but {
+                return Err(self.not_built(but.span, "`settle … but n` of a load"));
+            }
+            return self.emit(StmtKind::Tensor(Tensor::Settle { var, slot }), span);
+        }
+        self.whole_warpgroups(span)?;
         let pending = match &settle.but {
             Some(but) => self.const_extent(but, "the groups that stay in flight", 0, 7)?,
             None => 0,

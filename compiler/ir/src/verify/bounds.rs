@@ -102,6 +102,7 @@ impl Walk<'_> {
                     index.iter().for_each(|index| self.within(wait.param, axis, *index, wait.span));
                 }
             }
+            StmtKind::Tensor(op) => op.each_access(|access| self.access(access)),
             StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
             | StmtKind::SetVar { .. }
             | StmtKind::EmptyGroup

@@ -169,6 +169,7 @@ impl<'a> Walk<'a> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
@@ -325,6 +326,7 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -153,6 +153,13 @@ impl Walk<'_> {
                     walk.choice(*cond, then_body, else_body, varies);
                 });
             }
+            StmtKind::Tensor(op) => op.each_access(|access| {
+                let writes = access
+                    .storage
+                    .tile()
+                    .is_some_and(|(tile, _)| self.kernel.smem[tile].is_tensor());
+                self.touch(access, writes);
+            }),
             StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
             | StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }

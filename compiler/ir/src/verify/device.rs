@@ -4,12 +4,12 @@ use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
-    Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, LocId, Map, Piece, Place,
-    ProductStart, Vector, WaitOrder, WarpgroupOp,
+    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, LocId, Map,
+    Matrix, Piece, Place, ProductStart, TensorOp, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
-use crate::kernel::{ParamId, RoleId, WgmmaAtom};
+use crate::kernel::{ParamId, RoleId, TENSOR_COLUMNS, TensorAtom, WgmmaAtom};
 use crate::order::{Effect, join};
 
 pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
@@ -162,6 +162,7 @@ impl Structure<'_> {
                 self.vector_registers(loc, at);
             }
             DeviceOp::Warpgroup(op) => self.warpgroup(loc, op),
+            DeviceOp::Tensor(op) => self.tensor(loc, op),
             DeviceOp::AtomicInc { dst, at, .. } => {
                 self.vector_registers(loc, at);
                 if at.len != 1 || self.len(*dst) != 1 {
@@ -367,6 +368,49 @@ impl Structure<'_> {
         }
     }
 
+    fn tensor(&mut self, loc: LocId, op: &TensorOp) {
+        let mut used = Vec::new();
+        op.each_register(|register| used.push(register));
+        for (frag, index) in used {
+            self.element(loc, frag, index);
+        }
+        let inside = |column: Address, count: u32| {
+            let end = column.constant + i64::from(count);
+            column.constant >= 0 && (column.offset.is_some() || end <= TENSOR_COLUMNS.into())
+        };
+        let fits = match op {
+            TensorOp::Allocate { columns, .. } | TensorOp::Free { columns } => {
+                columns.is_power_of_two() && (32..=TENSOR_COLUMNS).contains(columns)
+            }
+            TensorOp::Attach { word } => word.is_multiple_of(4),
+            TensorOp::Load { dst, column } => {
+                self.define(loc, *dst);
+                self.kernel.frags[*dst].dtype == DType::F32 && inside(*column, self.len(*dst))
+            }
+            TensorOp::Product(product) => {
+                let most = TensorAtom::MAX_COLUMNS;
+                let is_atom = product.n.is_multiple_of(16) && (16..=most).contains(&product.n);
+                let lies = |matrix: &Matrix, rows: u32| {
+                    let last = i64::from(rows - 1) * i64::from(matrix.line) + 32;
+                    let size = i64::from(product.dtype.bits() / 8);
+                    let end = i64::from(matrix.base) + matrix.at.constant * size + last;
+                    let ends = end <= i64::from(self.kernel.shared_bytes);
+                    matches!(matrix.line, 32 | 64 | 128)
+                        && matrix.at.constant >= 0
+                        && (matrix.at.offset.is_some() || ends)
+                };
+                is_atom
+                    && inside(product.column, product.n)
+                    && lies(&product.a, TensorAtom::ROWS)
+                    && lies(&product.b, product.n)
+            }
+            TensorOp::FenceBefore | TensorOp::FenceAfter => true,
+        };
+        if !fits {
+            self.fault(loc, "an operation of tensor memory that is no instruction".to_owned());
+        }
+    }
+
     fn fault(&mut self, loc: LocId, message: String) {
         let mut diagnostic = Diagnostic::error(Code::E0810, "the device IR is malformed");
         diagnostic = match self.kernel.locs.get(loc) {
@@ -425,6 +469,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Warpgroup(_)
+            | DeviceOp::Tensor(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
             | DeviceOp::RoleBarrier { .. }
@@ -521,6 +566,7 @@ impl Order<'_> {
             | DeviceOp::ReadSlot { .. }
             | DeviceOp::SetSlot { .. }
             | DeviceOp::Warpgroup(_)
+            | DeviceOp::Tensor(_)
             | DeviceOp::Barrier
             | DeviceOp::ClusterBarrier
             | DeviceOp::RoleBarrier { .. }

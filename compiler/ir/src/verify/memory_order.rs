@@ -122,6 +122,7 @@ impl Walk<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::SyncCluster
             | StmtKind::SyncRole
@@ -251,6 +252,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
         | StmtKind::Warpgroup(_)
+        | StmtKind::Tensor(_)
         | StmtKind::Sync
         | StmtKind::Signal(_)
         | StmtKind::Await(_)

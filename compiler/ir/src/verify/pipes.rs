@@ -181,6 +181,7 @@ impl<'a> Walk<'a> {
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::SyncRole
@@ -216,7 +217,9 @@ impl<'a> Walk<'a> {
         let found = self.groups.iter().position(|g| g.barrier == pipeline && g.index == index);
         let starts = match op {
             PipeOp::Open { .. } | PipeOp::Wait { .. } => true,
-            PipeOp::Release { .. } => self.kernel.barriers[barrier].partner.is_none(),
+            PipeOp::Release { .. } | PipeOp::Commit { .. } => {
+                self.kernel.barriers[barrier].partner.is_none()
+            }
             PipeOp::Copy { .. } | PipeOp::Send { .. } => false,
         };
         let at = match found {
@@ -253,7 +256,9 @@ impl<'a> Walk<'a> {
         let again = match op {
             PipeOp::Open { .. } => std::mem::replace(&mut group.opened, true),
             PipeOp::Wait { .. } => std::mem::replace(&mut group.waited, true),
-            PipeOp::Release { .. } => group.released.replace(barrier).is_some(),
+            PipeOp::Release { .. } | PipeOp::Commit { .. } => {
+                group.released.replace(barrier).is_some()
+            }
             PipeOp::Copy { .. } | PipeOp::Send { .. } => group.released.is_some(),
         };
         group.bytes = group.bytes.saturating_add(bytes);

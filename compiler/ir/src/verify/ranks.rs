@@ -173,6 +173,7 @@ impl<'k> Survey<'k> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::SyncCluster
             | StmtKind::Pipe(_)
             | StmtKind::GridWait

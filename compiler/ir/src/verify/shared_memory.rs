@@ -14,6 +14,7 @@ mod overlap;
 mod products;
 mod roles;
 mod state;
+mod tmem;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,6 +151,7 @@ impl<'a> Walk<'a> {
                 self.use_sums(stmt.span, *var, *slot, "assigned");
             }
             StmtKind::Warpgroup(op) => self.warpgroup(stmt, op),
+            StmtKind::Tensor(op) => self.tensor(op),
             StmtKind::Store { value, access, .. } => {
                 let spread = &self.kernel.values[*value].distribution;
                 self.touch(access, Kind::Write, Some(spread));
@@ -301,7 +303,8 @@ impl<'a> Walk<'a> {
         }
         let known = &self.known;
         let mut touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
-        touch.guard = self.region.guard_of(self.kernel, &touch);
+        touch.guards = self.region.guards_of(self.kernel, &touch);
+        self.meet_tensor(&touch);
         self.meet(&touch);
         self.beside(&touch);
         self.state.add(touch);

@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
     AxisIndex, Kernel, Op, ParamId, PipeOp, PrefetchRange, RoleId, SlicePart, Start, Stmt,
-    StmtKind, TileAccess, ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
+    StmtKind, TENSOR_WARPS, Tensor, TileAccess, ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -129,6 +129,7 @@ impl Walk<'_> {
                     self.fault(span, "a settle of a slot that is not there".to_owned());
                 }
             }
+            StmtKind::Tensor(op) => self.tensor(span, op),
             StmtKind::Warpgroup(Warpgroup::Commit)
             | StmtKind::EmptyGroup
             | StmtKind::Sync
@@ -182,6 +183,59 @@ impl Walk<'_> {
             self.uses(span, &[cond]);
             self.scalar_bool(span, cond);
         }
+    }
+
+    fn tensor(&mut self, span: Span, op: &Tensor) {
+        match op {
+            Tensor::Mma(mma) => {
+                let accesses = [&mma.acc, &mma.a, &mma.b];
+                let shapes = accesses.map(|access| access_shape(self.kernel, access));
+                let dtypes = [&mma.a, &mma.b].map(|access| self.kernel.dtype_of(access.storage));
+                let fits = match (shapes[0].as_slice(), shapes[1].as_slice(), shapes[2].as_slice())
+                {
+                    ([rows, columns], [m, k], [n, depth]) => {
+                        k == depth
+                            && (m, n) == (rows, columns)
+                            && columns.is_multiple_of(mma.atom.n)
+                            && k.is_multiple_of(mma.atom.depth())
+                    }
+                    (_, _, _) => false,
+                };
+                let lies = accesses.map(|access| self.is_tensor(access)) == [true, false, false];
+                if !fits || !lies || dtypes != [mma.atom.dtype; 2] || !self.in_role {
+                    self.fault(span, "a product whose operands do not agree".to_owned());
+                }
+                for (access, shape) in accesses.into_iter().zip(&shapes) {
+                    self.access(access, shape);
+                }
+                if let Start::When(cond) = mma.start {
+                    self.uses(span, &[cond]);
+                    self.scalar_bool(span, cond);
+                }
+            }
+            Tensor::Load { var, slot, access } => {
+                let shape = access_shape(self.kernel, access);
+                let declared = &self.kernel.vars[*var];
+                let fits = declared.shape == shape
+                    && *slot < declared.slots
+                    && declared.distribution.warps == self.warps
+                    && self.warps.is_multiple_of(TENSOR_WARPS);
+                if !fits || !self.is_tensor(access) || !self.in_role {
+                    self.fault(span, "a load from tensor memory that does not fit".to_owned());
+                }
+                self.access(access, &shape);
+            }
+            Tensor::Settle { var, slot } => {
+                if *slot >= self.kernel.vars[*var].slots {
+                    self.fault(span, "a settle of a slot that is not there".to_owned());
+                }
+            }
+        }
+    }
+
+    fn is_tensor(&self, access: &TileAccess) -> bool {
+        let tile = access.storage.tile().and_then(|(tile, _)| self.kernel.smem.get(tile));
+        tile.is_some_and(|tile| tile.is_tensor())
     }
 
     fn pipe(&mut self, span: Span, op: &PipeOp) {

@@ -72,6 +72,7 @@ impl Survey<'_> {
                 | StmtKind::EmptyGroup
                 | StmtKind::Settle { .. }
                 | StmtKind::Warpgroup(_)
+                | StmtKind::Tensor(_)
                 | StmtKind::Sync
                 | StmtKind::Signal(_)
                 | StmtKind::Await(_)
@@ -178,6 +179,7 @@ impl Epoch<'_> {
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -140,7 +140,7 @@ impl<'a> Machine<'a> {
                     Special::CtaIndex(_) | Special::ClusterIndex(_) => 0,
                     Special::Lane => (thread % LANES as usize) as i64,
                     Special::Warp => (thread / LANES as usize) as i64,
-                    Special::WarpFrom(_) => panic!("there are no roles"),
+                    Special::WarpFrom(_) | Special::WarpModulo(_) => panic!("there are no roles"),
                 })
             }),
             DeviceOp::ScalarParam { dst, param } => self.each(*dst, |m, _, _| m.scalars[param]),
@@ -255,7 +255,7 @@ impl<'a> Machine<'a> {
             | DeviceOp::ClusterBarrier
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. } => panic!("there is one CTA"),
-            DeviceOp::Warpgroup(_) => panic!("no sample has products of a warpgroup"),
+            DeviceOp::Warpgroup(_) | DeviceOp::Tensor(_) => panic!("no sample has such products"),
             DeviceOp::Assert { cond, message } => {
                 assert_eq!(self.uniform(*cond), Word::Int(1), "{message}");
             }

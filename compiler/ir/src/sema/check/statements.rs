@@ -44,7 +44,7 @@ impl<'a> Checker<'a, '_> {
             StmtKind::Tile(tile) => match tile.space {
                 TileSpace::Frag => self.frag(tile),
                 TileSpace::Smem => self.smem(tile),
-                TileSpace::Tmem => {}
+                TileSpace::Tmem => self.smem(tile),
             },
             StmtKind::Move(mv) => self.transfer(mv, stmt),
             StmtKind::Assign(assign) => self.assign(assign),
@@ -68,8 +68,7 @@ impl<'a> Checker<'a, '_> {
             StmtKind::Settle(settle) => self.settled(settle),
             StmtKind::Atom(atom) => self.atom(atom),
             StmtKind::Mma(mma) => self.product(mma),
-            // What it may not name is not built.
-            StmtKind::Commit(_) => {}
+            StmtKind::Commit(barrier) => barrier.iter().for_each(|barrier| self.index_of(barrier)),
             StmtKind::Role(role) => self.role(role),
             StmtKind::Sync(_) | StmtKind::GridWait | StmtKind::GridLaunch => {}
             StmtKind::Assert(condition, _) => self.value(condition),
@@ -347,7 +346,7 @@ impl<'a> Checker<'a, '_> {
                 self.report.not_built(mma.b.span, "a right operand without `^T`");
             }
         }
-        self.assignable(&mma.acc);
+        self.sums(&mma.acc);
         mma.add.iter().for_each(|add| self.value(add));
         let Some(name) = mma.via.single() else {
             self.unknown(&mma.via.text(), mma.via.span, &[]);
@@ -368,6 +367,22 @@ impl<'a> Checker<'a, '_> {
             }
             None => self.unknown(&name.text, name.span, &[]),
         }
+    }
+
+    /// The sums of a product: a tile in registers, or in tensor memory.
+    fn sums(&mut self, acc: &'a Expr) {
+        let base = match &acc.kind {
+            ExprKind::Index(base, _) => base,
+            _ => acc,
+        };
+        if let ExprKind::Ref(reference) = &base.kind
+            && let Some(name) = reference.path.single()
+            && let Some((Known::Smem { .. }, _)) = self.lookup(&name.text)
+        {
+            self.buffer(acc);
+            return;
+        }
+        self.assignable(acc);
     }
 
     fn no_dest(&mut self, stmt: &Stmt, form: &str) {

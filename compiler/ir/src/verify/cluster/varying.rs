@@ -7,7 +7,7 @@ use kernel_abi::Access;
 use super::super::scalars::Symbol;
 use crate::expand::each_use;
 use crate::kernel::{
-    ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, ValueId, VarId, Warpgroup, defined_in,
+    ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup, defined_in,
 };
 
 /// The values in which CTAs of a cluster may differ.
@@ -116,6 +116,7 @@ impl Varying {
                 }
                 // What shared memory holds may differ.
                 StmtKind::Warpgroup(Warpgroup::Mma(mma)) => grew |= self.vars.insert(mma.var),
+                StmtKind::Tensor(Tensor::Load { var, .. }) => grew |= self.vars.insert(*var),
                 StmtKind::For { var, start, end, .. } => {
                     if self.has(*start) || self.has(*end) {
                         inner = true;
@@ -125,6 +126,7 @@ impl Varying {
                 StmtKind::If { cond, .. } => inner |= self.has(*cond),
                 StmtKind::Role { .. }
                 | StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
+                | StmtKind::Tensor(Tensor::Mma(_) | Tensor::Settle { .. })
                 | StmtKind::Store { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }

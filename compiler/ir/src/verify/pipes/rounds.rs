@@ -179,6 +179,7 @@ impl<'a> Run<'a> {
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Await(_)
             | StmtKind::SyncCluster
             | StmtKind::SyncRole
@@ -208,7 +209,9 @@ impl<'a> Run<'a> {
         let act = match op {
             PipeOp::Open { .. } => Act::Open,
             PipeOp::Wait { .. } => Act::Wait,
-            PipeOp::Release { barrier, .. } => Act::Release(*barrier),
+            PipeOp::Release { barrier, .. } | PipeOp::Commit { barrier, .. } => {
+                Act::Release(*barrier)
+            }
             PipeOp::Copy { dest, .. } => Act::Fill(super::bytes_of(self.kernel, dest)),
             PipeOp::Send { dest, .. } => {
                 let Some(sent) = self.sent(barrier, dest, span) else {

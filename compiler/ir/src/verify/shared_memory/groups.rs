@@ -49,6 +49,7 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
             | StmtKind::Advance { .. }
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
+            | StmtKind::Tensor(_)
             | StmtKind::Sync
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

@@ -123,7 +123,7 @@ impl Walk<'_> {
             let known = &self.known;
             let mut touch =
                 Touch::new(access, tile, slot, Kind::Read, None, |value| known.form(value));
-            touch.guard = self.region.guard_of(self.kernel, &touch);
+            touch.guards = self.region.guards_of(self.kernel, &touch);
             self.meet(&touch);
             self.beside(&touch);
             self.state.products.add_read(touch, flight);
@@ -196,7 +196,7 @@ impl Walk<'_> {
         let meets = |(read, _): &&(Touch, Flight)| {
             let is_other =
                 |slot: &Form| judge.constant_distance(slot, index).is_some_and(|d| d != 0);
-            read.guard == Some(pipeline) && !read.slot.as_ref().is_some_and(is_other)
+            read.guards.contains(&pipeline) && !read.slot.as_ref().is_some_and(is_other)
         };
         let Some((read, flight)) = self.state.products.reads.iter().find(meets).cloned() else {
             return;

@@ -20,7 +20,7 @@ pub(super) struct Region {
     /// The role that is walked.
     current: Option<RoleId>,
     /// Slots that it holds, by pipeline and index.
-    holds: Vec<(BarrierId, Form)>,
+    holds: Vec<Hold>,
     /// Barriers of one round that it has waited for.
     waited: Vec<BarrierId>,
     /// Everything that the roles so far have touched.
@@ -29,6 +29,25 @@ pub(super) struct Region {
     pending: Vec<(usize, RoleId, Touch, Vec<BarrierId>)>,
     /// Copies that they have left under way.
     copies: State,
+    /// What products of the role that is walked read.
+    product_reads: Vec<Touch>,
+}
+
+/// A slot that a role holds.
+#[derive(Clone)]
+struct Hold {
+    pipeline: BarrierId,
+    index: Form,
+    /// A product touches it.
+    product: Option<Span>,
+    /// Threads of the role do.
+    threads: Option<Span>,
+}
+
+impl Hold {
+    fn new(pipeline: BarrierId, index: Form) -> Hold {
+        Hold { pipeline, index, product: None, threads: None }
+    }
 }
 
 /// An access of a role.
@@ -57,14 +76,30 @@ impl Region {
         self.current.is_some_and(|role| kernel.roles[role].elect)
     }
 
-    /// The pipeline by which the role holds what it touches.
-    pub(super) fn guard_of(&self, kernel: &Kernel, touch: &Touch) -> Option<BarrierId> {
+    /// A product of the role reads something.
+    pub(super) fn read_by_product(&mut self, touch: &Touch) {
+        if !self.product_reads.contains(touch) {
+            self.product_reads.push(touch.clone());
+        }
+    }
+
+    pub(super) fn product_reads(&self) -> &[Touch] {
+        &self.product_reads
+    }
+
+    /// The pipelines by which the role may hold what it touches: of two that hold the same index, either.
+    pub(super) fn guards_of(&mut self, kernel: &Kernel, touch: &Touch) -> Vec<BarrierId> {
         let slots = kernel.smem[touch.tile].slots;
-        let holds = |(pipeline, index): &&(BarrierId, Form)| {
-            let same = slots == 1 || touch.slot.as_ref() == Some(index);
-            kernel.barriers[*pipeline].slots == slots && same
-        };
-        self.holds.iter().find(holds).map(|(pipeline, _)| *pipeline)
+        let mut guards = Vec::new();
+        for hold in &mut self.holds {
+            let same = slots == 1 || touch.slot.as_ref() == Some(&hold.index);
+            if kernel.barriers[hold.pipeline].slots == slots && same {
+                let toucher = if touch.product { &mut hold.product } else { &mut hold.threads };
+                toucher.get_or_insert(touch.span);
+                guards.push(hold.pipeline);
+            }
+        }
+        guards
     }
 }
 
@@ -75,6 +110,7 @@ impl Walk<'_> {
         self.region.entry.get_or_insert(before);
         self.region.current = Some(role);
         self.region.waited.clear();
+        self.region.product_reads.clear();
         self.block(body);
         self.region.current = None;
         for (own, other, earlier, since) in std::mem::take(&mut self.region.pending) {
@@ -99,7 +135,7 @@ impl Walk<'_> {
         self.state.join(region.copies);
         for Beside { mut touch, .. } in region.touches {
             touch.spread = None;
-            touch.guard = None;
+            touch.guards.clear();
             self.state.add(touch);
         }
     }
@@ -115,38 +151,55 @@ impl Walk<'_> {
                 // Copies into a slot are started by one thread.
                 let copied =
                     matches!(op, PipeOp::Open { .. }) && self.kernel.barriers[barrier].bytes > 0;
-                let held = self.region.holds.iter().filter(|(of, _)| *of == pipeline && !copied);
-                let held: Vec<Form> = held.map(|(_, index)| index.clone()).collect();
+                let held = self.region.holds.iter();
+                let held = held.filter(|hold| hold.pipeline == pipeline && !copied);
+                let held: Vec<Form> = held.map(|hold| hold.index.clone()).collect();
                 self.state.hand_over(pipeline, &held);
-                self.region.holds.push((pipeline, index));
+                self.region.holds.push(Hold::new(pipeline, index));
             }
-            PipeOp::Release { .. } if partner.is_some() => {
-                self.meet_release(span, pipeline, &index);
+            PipeOp::Release { .. } | PipeOp::Commit { .. } if partner.is_some() => {
+                let commits = matches!(op, PipeOp::Commit { .. });
+                if !commits {
+                    self.meet_release(span, pipeline, &index);
+                }
                 self.unsettled(span, Some((pipeline, &index)));
                 let judge = self.judge();
                 let is_other = |held: &Form| {
                     judge.constant_distance(held, &index).is_some_and(|distance| distance != 0)
                 };
-                let kept =
-                    self.region.holds.iter().filter(|(of, held)| *of != pipeline || is_other(held));
-                self.region.holds = kept.cloned().collect();
+                let (kept, gone): (Vec<Hold>, Vec<Hold>) = self
+                    .region
+                    .holds
+                    .iter()
+                    .cloned()
+                    .partition(|hold| hold.pipeline != pipeline || is_other(&hold.index));
+                self.region.holds = kept;
+                for hold in gone {
+                    let late = if commits { hold.threads } else { hold.product };
+                    late.into_iter().for_each(|late| self.report_release(span, late, commits));
+                }
             }
             PipeOp::Wait { .. } => {
                 if is_once {
                     self.region.waited.push(barrier);
                 }
             }
-            PipeOp::Release { .. } => {
+            PipeOp::Release { .. } | PipeOp::Commit { .. } => {
+                let commits = matches!(op, PipeOp::Commit { .. });
                 self.unsettled(span, None);
                 let current = self.region.current;
-                let own = self.region.touches.iter_mut().filter(|t| Some(t.role) == current);
+                let own = self
+                    .region
+                    .touches
+                    .iter_mut()
+                    .filter(|t| Some(t.role) == current && t.touch.product == commits);
                 if is_once {
                     own.for_each(|touch| touch.until.push(barrier));
                 }
             }
             PipeOp::Copy { dest, .. } => {
                 // The pass over pipelines proves that the role holds the index.
-                self.region.holds.push((pipeline, index));
+                self.region.holds.push(Hold::new(pipeline, index));
                 self.touch(dest, Kind::Write, None);
                 self.region.holds.pop();
             }
@@ -160,7 +213,7 @@ impl Walk<'_> {
         let hands_over = |copy: &&Touch| {
             let is_other = |(pipeline, index): (BarrierId, &Form)| {
                 let distance = copy.slot.as_ref().and_then(|s| judge.constant_distance(s, index));
-                copy.guard != Some(pipeline) || distance.is_some_and(|d| d != 0)
+                !copy.guards.contains(&pipeline) || distance.is_some_and(|d| d != 0)
             };
             !copy.settled && !slot.is_some_and(is_other)
         };
@@ -196,7 +249,7 @@ impl Walk<'_> {
         let copy = copies.into_iter().find(|copy| judge.may_overlap(copy, touch)).cloned();
         let waited = &self.region.waited;
         let unordered = |other: &&Beside| {
-            let handed = touch.guard.is_some() && touch.guard == other.touch.guard;
+            let handed = touch.guards.iter().any(|guard| other.touch.guards.contains(guard));
             let met = other.until.iter().any(|barrier| waited.contains(barrier));
             other.role != role && !handed && !met && meets(&other.touch)
         };
@@ -227,6 +280,31 @@ impl Walk<'_> {
             let pending = others.into_iter().map(|(role, touch, since)| (own, role, touch, since));
             self.region.pending.extend(pending);
         }
+    }
+
+    fn report_release(&mut self, release: Span, touch: Span, commits: bool) {
+        if !self.reported.insert((touch, release)) {
+            return;
+        }
+        let (message, why, help) = if commits {
+            (
+                "a slot is committed that threads of the role touch",
+                "products alone are waited for by a `commit`",
+                "write `release` where the threads of a role use a slot",
+            )
+        } else {
+            (
+                "a slot is released while a product may still touch it",
+                "this does not wait for products",
+                "write `commit` in place of `release`: the barrier is reached when the products are complete",
+            )
+        };
+        self.sink.push(
+            Diagnostic::error(Code::E0146, message)
+                .label(release, why)
+                .secondary(touch, "touched here")
+                .help(help),
+        );
     }
 
     fn report_roles(&mut self, role: RoleId, later: &Touch, other: RoleId, earlier: &Touch) {

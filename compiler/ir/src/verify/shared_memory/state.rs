@@ -54,8 +54,10 @@ pub(super) struct Touch {
     pub(super) new_axes: Vec<usize>,
     /// How the elements are spread over threads; unknown without.
     pub(super) spread: Option<Distribution>,
-    /// The pipeline that hands the slot over, where the role holds it.
-    pub(super) guard: Option<BarrierId>,
+    /// The pipelines that hand the slot over, where the role holds it.
+    pub(super) guards: Vec<BarrierId>,
+    /// A product in tensor memory does it, later than the statements that follow.
+    pub(super) product: bool,
     /// Loops into whose next round it has lasted, with the number of rounds.
     crossed: Vec<(ValueId, u32)>,
     /// Of a copy: groups that were closed after its own.
@@ -97,7 +99,8 @@ impl Touch {
             sides,
             new_axes,
             spread: spread.cloned(),
-            guard: None,
+            guards: Vec::new(),
+            product: false,
             crossed: Vec::new(),
             since: 0,
             settled: false,
@@ -219,7 +222,8 @@ impl State {
     /// that the role holds still.
     pub(super) fn hand_over(&mut self, pipeline: BarrierId, held: &[Form]) {
         let stays = |touch: &Touch| {
-            touch.guard != Some(pipeline) || touch.slot.as_ref().is_some_and(|s| held.contains(s))
+            !touch.guards.contains(&pipeline)
+                || touch.slot.as_ref().is_some_and(|s| held.contains(s))
         };
         self.touches.retain(stays);
         self.copies.retain(|copy| !copy.settled || stays(copy));
@@ -274,6 +278,7 @@ pub(super) fn touches(stmts: &[Stmt]) -> bool {
         | StmtKind::EmptyGroup
         | StmtKind::Settle { .. }
         | StmtKind::Warpgroup(_)
+        | StmtKind::Tensor(_)
         | StmtKind::Sync
         | StmtKind::Await(_)
         | StmtKind::SyncCluster

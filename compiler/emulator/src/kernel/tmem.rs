@@ -1,0 +1,184 @@
+//! Tensor memory at kernel level: products read their operands when the round is complete that they are committed to,
+//! and loads are there when they settle.
+
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
+use kernel_ir::index::Id;
+use kernel_ir::kernel::{
+    AxisIndex, BarrierId, Start, Tensor, TensorMma, TileAccess, ValueId, VarId,
+};
+use kernel_ir::ops::{Elements, mma};
+use kernel_ir::smem_plan::slot_columns;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Machine;
+use super::smem::{Places, SharedTiles};
+use crate::error::{EmuError, ErrorKind};
+use crate::roles::Late;
+use crate::tmem::{Factors, ROWS};
+
+/// A matrix in shared memory.
+struct Operand {
+    places: Places,
+    /// What would have been read when the product started.
+    seen: Elements,
+    name: String,
+    span: Span,
+}
+
+/// A product that is not committed yet.
+struct Product {
+    operands: [Operand; 2],
+    /// First column of the sums, and how many.
+    columns: (i64, usize),
+    step: usize,
+    from_zero: bool,
+    span: Span,
+}
+
+/// What a role has under way in tensor memory.
+#[derive(Default)]
+pub(super) struct Flights<'k> {
+    products: Vec<Product>,
+    /// All that the role has started, for those who write what they read.
+    started: Vec<Arc<Late>>,
+    loads: Vec<(VarId, u32, &'k TileAccess)>,
+}
+
+impl<'k> Machine<'k> {
+    pub(super) fn tensor(&mut self, op: &'k Tensor, span: Span) -> Result<(), EmuError> {
+        match op {
+            Tensor::Mma(mma) => self.begin_tensor(mma, span),
+            Tensor::Load { var, slot, access } => {
+                self.vars[*var][*slot as usize] = None;
+                self.flights.loads.push((*var, *slot, access));
+                Ok(())
+            }
+            Tensor::Settle { var, slot } => self.settle_load(*var, *slot),
+        }
+    }
+
+    /// The role ends.
+    pub(super) fn end_tensor(&self) -> Result<(), EmuError> {
+        let Some(product) = self.flights.products.first() else { return Ok(()) };
+        let message = "a product that is never committed";
+        Err(EmuError::new(ErrorKind::Phase, product.span, message))
+    }
+
+    /// The first column of an access, and how many.
+    fn columns(&self, access: &TileAccess) -> Result<(i64, usize), EmuError> {
+        let Some((tile, slot)) = access.storage.tile() else {
+            unreachable!("sums lie in tensor memory")
+        };
+        let declared = &self.kernel.smem[tile];
+        let slot = slot.map_or(0, |slot| self.int(slot));
+        let start = match access.index.last() {
+            Some(AxisIndex::Range { start, len, .. }) => (self.int(*start), *len),
+            _ => (0, declared.columns()),
+        };
+        let inside = start.0 >= 0 && start.0 + i64::from(start.1) <= declared.columns().into();
+        if slot < 0 || !inside {
+            let message = format!("slot {slot}, column {} of `{}`", start.0, declared.name);
+            return Err(EmuError::new(ErrorKind::OutOfBounds, access.span, message)
+                .other(declared.span, "declared here"));
+        }
+        let step = slot_columns(declared.columns()) as i64;
+        let first = self.plan.base(tile) as i64 + slot % i64::from(declared.slots) * step;
+        Ok((first + start.0, start.1 as usize))
+    }
+
+    fn settle_load(&mut self, var: VarId, slot: u32) -> Result<(), EmuError> {
+        let loads = &mut self.flights.loads;
+        let Some(at) = loads.iter().position(|load| (load.0, load.1) == (var, slot)) else {
+            return Ok(());
+        };
+        let (_, _, access) = loads.remove(at);
+        let (first, count) = self.columns(access)?;
+        let (names, clock) = (self.names(), &self.clock);
+        let mut shared = self.member.own();
+        let tensor = &mut shared.tensor;
+        let values = tensor.read(first, count, 0..ROWS, clock, names, access.span)?;
+        drop(shared);
+        self.vars[var][slot as usize] = Some(Rc::new(Elements::from_f32(&values)));
+        Ok(())
+    }
+
+    fn begin_tensor(&mut self, mma: &'k TensorMma, span: Span) -> Result<(), EmuError> {
+        let operands = [self.tensor_operand(&mma.a)?, self.tensor_operand(&mma.b)?];
+        let from_zero = match mma.start {
+            Start::Sums => false,
+            Start::Zero => true,
+            Start::When(cond) => self.code(cond) == 0,
+        };
+        let columns = self.columns(&mma.acc)?;
+        let (names, clock) = (self.names(), &self.clock);
+        let mut shared = self.member.own();
+        shared.tensor.begin(columns.0, columns.1, clock, names, span)?;
+        let late = Late::new(clock, span);
+        for operand in &operands {
+            shared.read_late(&operand.places, clock, operand.span, &late);
+        }
+        drop(shared);
+        self.flights.started.push(late);
+        self.count_flops(DType::F32, 2 * operands[0].seen.len() * columns.1);
+        let step = mma.atom.depth() as usize;
+        self.flights.products.push(Product { operands, columns, step, from_zero, span });
+        Ok(())
+    }
+
+    fn tensor_operand(&mut self, access: &'k TileAccess) -> Result<Operand, EmuError> {
+        let tile = self.resolve(access, "read by a product")?;
+        let Some(target) = self.slot_of(access.storage, access.span)? else {
+            unreachable!("operands of a product lie in shared memory")
+        };
+        let len = tile.shape().iter().map(|&e| e as usize).product();
+        let mut seen = Elements::splat(self.kernel.dtype_of(access.storage), 0, len);
+        self.load_slot(target, access, &tile, &mut seen)?;
+        let mut places = vec![0; len];
+        tile.runs(|start, count, at| {
+            (0..count).for_each(|i| places[at + i] = start as usize + i);
+            Ok(())
+        })?;
+        let name = self.kernel.name_of(access.storage).to_owned();
+        Ok(Operand { places: target.places(places), seen, name, span: access.span })
+    }
+
+    /// `commit b@t;`
+    pub(super) fn commit_tensor(
+        &mut self,
+        barrier: BarrierId,
+        at: ValueId,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let (place, _) = self.slot_and_round(barrier, at, span)?;
+        let (post, seat) = self.post();
+        let round = post.pipes.stamp(place, span);
+        let products = std::mem::take(&mut self.flights.products);
+        self.member.own().tensor.commit(&self.clock, round);
+        self.flights.started.iter().for_each(|late| late.commit(round));
+        let land = move |shared: &mut SharedTiles| -> Result<(), EmuError> {
+            products.iter().try_for_each(|product| product.complete(shared))
+        };
+        let by = (post.role.index(), &self.clock);
+        post.pipes.commit(self.member.rank(), place, by, span, Box::new(land));
+        seat.pass(span)
+    }
+}
+
+impl Product {
+    fn complete(&self, shared: &mut SharedTiles) -> Result<(), EmuError> {
+        for Operand { places, seen, name, span } in &self.operands {
+            if shared.read_places(places, seen.dtype()) != *seen {
+                let message = format!("`{name}` is written while a product may still read it");
+                return Err(EmuError::new(ErrorKind::SharedRace, *span, message)
+                    .other(self.span, "the product"));
+            }
+        }
+        let [a, b] = [&self.operands[0], &self.operands[1]].map(|o| mma::floats(&o.seen));
+        let depth = a.len() / ROWS;
+        let factors = Factors { a, b, depth, step: self.step, from_zero: self.from_zero };
+        shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)
+    }
+}

@@ -1,0 +1,199 @@
+//! Tensor memory: its allocation around the kernel, products as instructions, and fences where threads meet.
+//!
+//! Between threads of two roles that meet at a barrier, what one did in tensor memory comes ahead of what the other does
+//! there only by a fence on both sides; `commit` is one itself. They stand wherever a role with products or loads waits
+//! or arrives.
+
+use kernel_abi::DType;
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::Expander;
+use super::linear::Linear;
+use super::memory::too_far;
+use crate::device::{
+    Address, Arg, DeviceOp, Matrix, OpRole, ProductStart, TensorOp, TensorProduct,
+};
+use crate::distribution::Digit;
+use crate::infer::tile_axes;
+use crate::kernel::{
+    AxisIndex, Start, Stmt, StmtKind, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess,
+    VarId,
+};
+use crate::ops::BinaryOp;
+use crate::smem_plan::slot_columns;
+
+/// Instructions of one product, at most.
+const MAX_INSTRUCTIONS: u32 = 256;
+
+/// What the statements of a role do with tensor memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part {
+    /// They start products or load.
+    pub(super) touches: bool,
+    /// They load from it.
+    pub(super) loads: bool,
+}
+
+impl Part {
+    /// Looks through the statements of a role.
+    pub(super) fn of(stmts: &[Stmt]) -> Part {
+        let mut part = Part::default();
+        for stmt in stmts {
+            if let StmtKind::Tensor(op) = &stmt.kind {
+                part.touches = true;
+                part.loads |= matches!(op, Tensor::Load { .. });
+            }
+            for body in stmt.kind.bodies() {
+                let inner = Part::of(body);
+                part.touches |= inner.touches;
+                part.loads |= inner.loads;
+            }
+        }
+        part
+    }
+}
+
+impl Expander<'_> {
+    /// Allocates tensor memory before anything touches it.
+    pub(super) fn allocate_tensor(&mut self) {
+        let Some((columns, word)) = self.tensor_room() else { return };
+        self.b.loc = self.b.place(self.kernel.span, OpRole::Compute);
+        self.b.emit(DeviceOp::Tensor(TensorOp::Allocate { columns, word }));
+        self.b.emit(DeviceOp::Tensor(TensorOp::FenceBefore));
+        self.barrier();
+        self.b.emit(DeviceOp::Tensor(TensorOp::FenceAfter));
+        self.b.emit(DeviceOp::Tensor(TensorOp::Attach { word }));
+    }
+
+    /// Gives it back when all threads are done with it.
+    pub(super) fn free_tensor(&mut self) {
+        let Some((columns, _)) = self.tensor_room() else { return };
+        self.b.loc = self.b.place(self.kernel.span, OpRole::Compute);
+        self.b.emit(DeviceOp::Tensor(TensorOp::FenceBefore));
+        self.barrier();
+        self.b.emit(DeviceOp::Tensor(TensorOp::FenceAfter));
+        self.b.emit(DeviceOp::Tensor(TensorOp::Free { columns }));
+    }
+
+    fn tensor_room(&self) -> Option<(u32, u32)> {
+        let word = u32::try_from(self.smem.address()?).ok()?;
+        Some((u32::try_from(self.smem.allocated()).ok()?, word))
+    }
+
+    /// Before threads of the role arrive somewhere.
+    pub(super) fn before_arrival(&mut self) {
+        if self.part.touches {
+            self.b.emit(DeviceOp::Tensor(TensorOp::FenceBefore));
+        }
+    }
+
+    /// After they have waited.
+    pub(super) fn after_wait(&mut self) {
+        if self.part.touches {
+            self.b.emit(DeviceOp::Tensor(TensorOp::FenceAfter));
+        }
+    }
+
+    pub(super) fn tensor(&mut self, op: &Tensor) -> Result<(), Diagnostic> {
+        match op {
+            Tensor::Mma(mma) => self.tensor_mma(mma),
+            // The instruction stands at the `settle`, together with its wait: nothing stands between that could matter.
+            Tensor::Load { var, slot, access } => {
+                self.tensor_loads.push((*var, *slot, access.clone()));
+                Ok(())
+            }
+            Tensor::Settle { var, slot } => self.tensor_load(*var, *slot),
+        }
+    }
+
+    fn tensor_load(&mut self, var: VarId, slot: u32) -> Result<(), Diagnostic> {
+        let found = self.tensor_loads.iter().position(|load| (load.0, load.1) == (var, slot));
+        let Some(found) = found else { return Ok(()) };
+        let (_, _, access) = self.tensor_loads.remove(found);
+        let own = self.kernel.vars[var].distribution.registers();
+        let group = Digit { extent: self.b.warps() / TENSOR_WARPS, stride: TENSOR_WARPS };
+        let group = self.b.warp(group).times(own.into()).ok_or_else(|| too_far(&access))?;
+        let column = self.column(&access, &group)?;
+        let frag =
+            self.b.define(DType::F32, own, |dst| DeviceOp::Tensor(TensorOp::Load { dst, column }));
+        let id = self.slot(var, slot);
+        self.b.emit(DeviceOp::SetSlot { slot: id, x: Arg::whole(frag) });
+        self.contents.insert((var, slot), frag);
+        Ok(())
+    }
+
+    /// The first column of an access, and some more.
+    fn column(&mut self, access: &TileAccess, more: &Linear) -> Result<Address, Diagnostic> {
+        let far = || too_far(access);
+        let (tile, slot) = access.storage.tile().ok_or_else(far)?;
+        let declared = &self.kernel.smem[tile];
+        let (slots, step) = (i64::from(declared.slots), slot_columns(declared.columns()));
+        let mut column = more.clone();
+        if let Some(slot) = slot {
+            let form = self.integer(slot);
+            let number = match form.as_constant() {
+                Some(constant) => Linear::constant(constant.rem_euclid(slots)),
+                None => {
+                    let by = Linear::constant(slots);
+                    self.b.int_binary(BinaryOp::Rem, &form, &by, DType::I32)
+                }
+            };
+            let step = i64::try_from(step).map_err(|_| far())?;
+            column = column.plus(step, &number).ok_or_else(far)?;
+        }
+        if let Some(AxisIndex::Range { start, .. }) = access.index.last() {
+            let start = self.integer(*start);
+            column = column.plus(1, &start).ok_or_else(far)?;
+        }
+        let first = i64::try_from(self.smem.base(tile)).map_err(|_| far())?;
+        let column = column.offset(first).ok_or_else(far)?;
+        let variable = column.variable();
+        let offset =
+            (!variable.terms.is_empty()).then(|| self.b.materialize(&variable, DType::I32));
+        Ok(Address { offset, constant: column.constant })
+    }
+
+    fn tensor_mma(&mut self, mma: &TensorMma) -> Result<(), Diagnostic> {
+        let span = self.b.locs[self.b.loc].span;
+        let columns = tile_axes(&mma.acc).last().map_or(0, |axis| axis.len);
+        let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
+        let TensorAtom { n, dtype } = mma.atom;
+        let (blocks, steps) = (columns / n, depth / mma.atom.depth());
+        let count = blocks.saturating_mul(steps);
+        if count > MAX_INSTRUCTIONS {
+            return Err(Diagnostic::error(
+                Code::E0219,
+                format!("this product takes {count} instructions"),
+            )
+            .label(span, format!("at most {MAX_INSTRUCTIONS} are written out"))
+            .help("take smaller tiles, or loop over a part of k"));
+        }
+        let start = match mma.start {
+            Start::Sums => ProductStart::Sums,
+            Start::Zero => ProductStart::Zero,
+            Start::When(cond) => ProductStart::When((self.frag(cond), 0)),
+        };
+        let first = self.column(&mma.acc, &Linear::default())?;
+        let left = self.matrix(&mma.a, &Linear::default())?;
+        for block in 0..blocks {
+            let right = self.matrix(&mma.b, &Linear::constant((block * n).into()))?;
+            let column = Address { constant: first.constant + i64::from(block * n), ..first };
+            for step in 0..steps {
+                let along = |matrix: Matrix| {
+                    let constant = matrix.at.constant + i64::from(step * mma.atom.depth());
+                    Matrix { at: Address { constant, ..matrix.at }, ..matrix }
+                };
+                let product = TensorProduct {
+                    column,
+                    n,
+                    dtype,
+                    a: along(left),
+                    b: along(right),
+                    start: if step == 0 { start } else { ProductStart::Sums },
+                };
+                self.b.emit(DeviceOp::Tensor(TensorOp::Product(Box::new(product))));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! The maps of tiles that are loaded from tensor memory: each thread has one row, since a warp reaches 32 rows alone.
+//! Warps beyond the first four share the columns.
+
+use kernel_dsl::diag::{Code, Diagnostic};
+
+use super::classes::{Classes, Tile};
+use crate::distribution::{AxisMap, Digit, LANES};
+use crate::kernel::{Kernel, Stmt, StmtKind, TENSOR_WARPS, Tensor, TensorAtom, VarId};
+
+/// Elements of a row that are kept together.
+const VECTOR: u32 = 4;
+
+/// Gives maps to the classes of all tiles that are loaded from tensor memory.
+pub(super) fn fixed(
+    kernel: &Kernel,
+    classes: &Classes,
+    maps: &mut [Option<AxisMap>],
+    findings: &mut Vec<Diagnostic>,
+) {
+    let mut found = Vec::new();
+    collect(&kernel.body, &mut found);
+    for (stmt, var) in found {
+        let declared = &kernel.vars[var];
+        let Some(axes) = rows(&declared.shape, declared.distribution.warps) else {
+            findings.push(
+                Diagnostic::error(Code::E0310, "warps that do not share these columns")
+                    .label(
+                        stmt.span,
+                        "four warps read all rows, and more of them share the columns evenly",
+                    )
+                    .secondary(declared.span, "declared here"),
+            );
+            continue;
+        };
+        for (axis, map) in classes.of_tile(kernel, Tile::Var(var)).into_iter().zip(axes) {
+            let Some(class) = axis else { continue };
+            match maps[class] {
+                None => maps[class] = Some(map),
+                Some(known) if known == map => {}
+                Some(_) => {
+                    findings.push(
+                        Diagnostic::error(
+                            Code::E0310,
+                            "a tile that two operations want in different layouts",
+                        )
+                        .label(stmt.span, "from tensor memory each thread has one row")
+                        .secondary(declared.span, "the tile")
+                        .help("write `relayout(…)` where it meets the other tile"),
+                    );
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// How warps share rows and columns; nothing where they cannot.
+pub(crate) fn rows(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
+    let &[rows, columns] = shape else { return None };
+    let groups = warps / TENSOR_WARPS;
+    if rows != TensorAtom::ROWS || groups == 0 || !warps.is_multiple_of(TENSOR_WARPS) {
+        return None;
+    }
+    if columns == 0 || !columns.is_multiple_of(groups) {
+        return None;
+    }
+    let own = columns / groups;
+    let vec = if own.is_multiple_of(VECTOR) { VECTOR } else { 1 };
+    let lanes = Digit { extent: LANES, stride: 1 };
+    let row = AxisMap {
+        vec: 1,
+        lanes,
+        inner: 1,
+        warps: Digit { extent: TENSOR_WARPS, stride: 1 },
+        rest: 1,
+    };
+    let (inner, shared, rest) = match groups {
+        1 => (1, Digit::NONE, own / vec),
+        extent => (own / vec, Digit { extent, stride: TENSOR_WARPS }, 1),
+    };
+    Some([row, AxisMap { vec, lanes: Digit::NONE, inner, warps: shared, rest }])
+}
+
+fn collect<'k>(stmts: &'k [Stmt], found: &mut Vec<(&'k Stmt, VarId)>) {
+    for stmt in stmts {
+        if let StmtKind::Tensor(Tensor::Load { var, .. }) = &stmt.kind {
+            found.push((stmt, *var));
+        }
+        for body in stmt.kind.bodies() {
+            collect(body, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distribution::Distribution;
+
+    #[test]
+    fn each_thread_has_consecutive_columns_of_one_row() {
+        for (columns, warps) in [(16, 4), (2, 4), (64, 8), (24, 12)] {
+            let axes = rows(&[128, columns], warps).unwrap();
+            let spread = Distribution { warps, axes: axes.to_vec() };
+            assert_eq!(spread.shape(), [128, columns]);
+            let own = columns / (warps / 4);
+            for (warp, lane) in [(0, 0), (3, 7), (warps - 1, 31)] {
+                for register in 0..spread.registers() {
+                    let at = spread.coordinates(warp, lane, register);
+                    assert_eq!(at, [32 * (warp % 4) + lane, warp / 4 * own + register]);
+                }
+            }
+        }
+        assert!(rows(&[128, 16], 6).is_none() && rows(&[128, 3], 8).is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! Tensor memory on the emulator: every schedule gives the same bits at both levels, and what is left out of a kernel
+//! is found.
+
+#![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
+
+use kernel_emulator::{EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel};
+use kernel_ir::device::{DeviceOp, DevicePipe, DeviceStmt, TensorOp, WarpgroupOp};
+use kernel_ir::kernel::{Kernel, PipeOp, Stmt, StmtKind};
+use kernel_ir::pipeline::Built;
+use kernel_tests::program::Program;
+
+/// The only kernel of a text.
+fn build(text: &str) -> Built {
+    let mut read = |path: &str| Err(format!("there is no file `{path}`"));
+    let program = Program::of_text("test.tile", text, &mut read);
+    assert!(!program.front.has_errors(), "{}", program.show(&program.front.diagnostics));
+    match program.build_or_findings(&program.front.templates[0], &Vec::new(), None) {
+        Ok(built) => built,
+        Err(found) => panic!("{}", program.show(&found)),
+    }
+}
+
+/// Sums that go round between the role that multiplies and the one that reads them.
+fn rounds() -> Built {
+    build(include_str!("suite/ops/tcgen05_rounds.tile"))
+}
+
+fn schedules(count: u64) -> impl Iterator<Item = Options> {
+    (0..count)
+        .map(|number| Options { schedule: Schedule::numbered(3, number), ..Options::STANDARD })
+}
+
+fn memory(kernel: &Kernel) -> Memory {
+    let mut memory = Memory::new(&kernel.params);
+    memory.fill_missing(&kernel.params, 1).unwrap();
+    memory
+}
+
+#[test]
+fn every_schedule_gives_the_same_bits_at_both_levels() {
+    let built = rounds();
+    let mut wanted = memory(&built.kernel);
+    run_kernel(&built.kernel, &mut wanted, &Options::STANDARD).unwrap();
+    for options in schedules(12) {
+        let (mut kernel, mut device) = (memory(&built.kernel), memory(&built.kernel));
+        run_kernel(&built.kernel, &mut kernel, &options).unwrap();
+        run_device(&built.device, &mut device, &options).unwrap();
+        assert!(kernel == wanted, "{:?}", options.schedule);
+        assert!(device == wanted, "{:?}", options.schedule);
+    }
+}
+
+fn retain(stmts: &mut Vec<Stmt>, keep: &impl Fn(&StmtKind) -> bool) {
+    stmts.retain(|stmt| keep(&stmt.kind));
+    for stmt in stmts {
+        if let StmtKind::For { body, .. } | StmtKind::Role { body, .. } = &mut stmt.kind {
+            retain(body, keep);
+        }
+    }
+}
+
+fn retain_device(stmts: &mut Vec<DeviceStmt>, keep: &impl Fn(&DeviceOp) -> bool) {
+    stmts.retain(|stmt| keep(&stmt.op));
+    for stmt in stmts {
+        if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = &mut stmt.op {
+            retain_device(body, keep);
+        }
+    }
+}
+
+fn kernel_errors(keep: impl Fn(&StmtKind) -> bool) -> Vec<EmuError> {
+    let mut kernel = rounds().kernel.clone().into_inner();
+    retain(&mut kernel.body, &keep);
+    let run = |options| run_kernel(&kernel, &mut memory(&kernel), &options).unwrap_err();
+    schedules(6).map(run).collect()
+}
+
+fn device_errors(keep: impl Fn(&DeviceOp) -> bool) -> Vec<EmuError> {
+    let built = rounds();
+    let mut device = built.device.clone().into_inner();
+    retain_device(&mut device.body, &keep);
+    let run = |options| run_device(&device, &mut memory(&built.kernel), &options).unwrap_err();
+    schedules(6).map(run).collect()
+}
+
+fn all_of(found: &[EmuError], kinds: &[ErrorKind]) {
+    for error in found {
+        assert!(kinds.contains(&error.kind), "{:?}: {}", error.kind, error.message);
+    }
+}
+
+#[test]
+fn sums_that_are_not_waited_for_are_a_race() {
+    let is_wait =
+        |op: &PipeOp| matches!(op, PipeOp::Wait { barrier, .. } if barrier.to_string() == "b2");
+    let found = kernel_errors(|kind| !matches!(kind, StmtKind::Pipe(op) if is_wait(op)));
+    all_of(&found, &[ErrorKind::RoleRace, ErrorKind::Poison]);
+    let is_wait = |op: &DevicePipe| matches!(op, DevicePipe::Wait { barrier, .. } if barrier.to_string() == "b2");
+    let found = device_errors(|op| !matches!(op, DeviceOp::Pipe(pipe) if is_wait(pipe)));
+    all_of(&found, &[ErrorKind::RoleRace, ErrorKind::Poison]);
+}
+
+#[test]
+fn products_that_are_not_committed_are_found() {
+    let found = kernel_errors(|kind| !matches!(kind, StmtKind::Pipe(PipeOp::Commit { .. })));
+    all_of(&found, &[ErrorKind::Phase, ErrorKind::Deadlock, ErrorKind::RoleRace]);
+    let found = device_errors(|op| !matches!(op, DeviceOp::Pipe(DevicePipe::Commit { .. })));
+    all_of(&found, &[ErrorKind::Phase, ErrorKind::Deadlock, ErrorKind::RoleRace]);
+}
+
+#[test]
+fn fences_that_are_left_out_are_found() {
+    for which in 0..3 {
+        let found = device_errors(|op| {
+            if let DeviceOp::Warpgroup(WarpgroupOp::ProxyFence) = op {
+                return which != 2;
+            }
+            let DeviceOp::Tensor(op) = op else { return true };
+            match op {
+                TensorOp::FenceBefore => which != 0,
+                TensorOp::FenceAfter => which != 1,
+                TensorOp::Allocate { .. }
+                | TensorOp::Attach { .. }
+                | TensorOp::Free { .. }
+                | TensorOp::Product(_)
+                | TensorOp::Load { .. } => true,
+            }
+        });
+        all_of(&found, &[ErrorKind::RoleRace, ErrorKind::SharedRace]);
+    }
+}
+
+#[test]
+fn tensor_memory_that_is_not_allocated_has_no_columns() {
+    let found = device_errors(|op| !matches!(op, DeviceOp::Tensor(TensorOp::Allocate { .. })));
+    all_of(&found, &[ErrorKind::OutOfBounds]);
+}
+
+/// Split K over a cluster, weights and activations by tensor copies, against the sum in f64.
+#[test]
+fn split_k_is_the_product_in_every_schedule() {
+    let built = build(include_str!("suite/run/splitk_tcgen05.tile"));
+    let params = &built.kernel.params;
+    let values = |memory: &Memory, name: &str| {
+        memory.buffer(Memory::find(params, name).unwrap()).unwrap().to_f64()
+    };
+    let (m, n, k) = (16, 128, 256);
+    let first = memory(&built.kernel);
+    let (w, x) = (values(&first, "W"), values(&first, "X"));
+    let mut wanted = None;
+    for options in schedules(8) {
+        let (mut kernel, mut device) = (memory(&built.kernel), memory(&built.kernel));
+        run_kernel(&built.kernel, &mut kernel, &options).unwrap();
+        run_device(&built.device, &mut device, &options).unwrap();
+        assert!(kernel == device, "{:?}", options.schedule);
+        let found = values(&kernel, "Y");
+        let same = wanted.get_or_insert_with(|| found.clone());
+        assert!(*same == found, "{:?}", options.schedule);
+    }
+    let found = wanted.unwrap();
+    for row in 0..m {
+        for column in 0..n {
+            let terms = (0..k).map(|i| x[row * k + i] * w[column * k + i]);
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+            let y = found[row * n + column];
+            // One rounding to bf16, and those of the sums.
+            let bound = sum.abs() / 256.0 + size * 1e-6;
+            assert!((y - sum).abs() <= bound, "[{row}, {column}]: {y} for {sum}");
+        }
+    }
+}
