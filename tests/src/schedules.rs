@@ -100,9 +100,12 @@ pub fn kernels_of_mini() -> Result<Vec<KernelKey>, String> {
     Ok(keys.into_iter().collect())
 }
 
+/// File and kernel of the specialised path, and constants.
+type Specialized = (&'static str, &'static str, &'static [(&'static str, i64)]);
+
 /// The kernels of the specialised path, each with a few CTAs.
 pub fn specialized() -> Vec<KernelKey> {
-    let kernels: [(&str, &str, &[(&str, i64)]); 5] = [
+    let kernels: [Specialized; 5] = [
         ("attn_res_norm", "attn_res_norm_cluster", &[("M", 2), ("H", 1792), ("NB", 2), ("C", 7)]),
         ("argmax_shard", "argmax_shard", &[("M", 2), ("V", 1000), ("BN", 256)]),
         (
@@ -113,7 +116,7 @@ pub fn specialized() -> Vec<KernelKey> {
         ("kda_core", "kda_core", &[("M", 2), ("H", 2), ("D", 32), ("SLOTS", 3), ("VS", 4)]),
         ("router", "router", &[("M", 2), ("E", 32), ("H", 256), ("K", 4)]),
     ];
-    let key = |(file, kernel, bind): (&str, &str, &[(&str, i64)])| KernelKey {
+    let key = |(file, kernel, bind): Specialized| KernelKey {
         file: format!("specialized/{file}.tile"),
         kernel: kernel.to_owned(),
         bindings: bind.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
