@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use kernel_ir::ops::UnaryOp;
 use kernel_ir::ops::hardware::Slack;
 use kernel_ir::sema::{ConstParam, ConstType};
+use kernel_ir::target::Target;
 
 use crate::directive::{Binding, Directives};
 use crate::program;
@@ -22,6 +23,8 @@ pub struct Source {
     pub path: String,
     /// Paths and texts.
     pub files: Vec<(String, String)>,
+    /// What its kernels are made for.
+    pub targets: Vec<Target>,
     /// The runs, in the order of their artefacts.
     pub cases: Vec<Case>,
 }
@@ -64,8 +67,13 @@ impl Source {
         program::Program::of_text(&self.path, &own, &mut |path| text(path))
     }
 
-    /// Its entries of the set `gpu`.
+    /// Its entries of the sets that its targets are for.
     fn entries(&self) -> String {
+        let sets = SETS.iter().filter(|(_, target)| self.targets.contains(target));
+        sets.map(|(set, _)| self.entries_of(set)).collect()
+    }
+
+    fn entries_of(&self, set: &str) -> String {
         let mut text = String::new();
         for (number, case) in self.cases.iter().enumerate() {
             let entry = |(name, value): &(String, i64)| match case.flags.contains(name) {
@@ -74,7 +82,7 @@ impl Source {
             };
             let bind: Vec<String> = case.bind.iter().map(entry).collect();
             text.push_str(&format!(
-                "[[set.gpu]]\nkernel = \"{}\"\nname = \"{}\"\nfile = \"{}\"\nbind = {{ {} }}\n\n",
+                "[[set.{set}]]\nkernel = \"{}\"\nname = \"{}\"\nfile = \"{}\"\nbind = {{ {} }}\n\n",
                 case.kernel,
                 self.bundled(number),
                 self.file(),
@@ -84,6 +92,9 @@ impl Source {
         text
     }
 }
+
+/// The sets of the folder, and a target that a file must state to be in it.
+const SETS: [(&str, Target); 2] = [("gpu", Target::Sm90a), ("gpu_blackwell", Target::Sm100a)];
 
 /// All sources as one folder with a `build.toml`: paths below it and texts.
 pub fn folder(sources: &[Source]) -> BTreeMap<String, String> {
@@ -166,6 +177,7 @@ fn of_test(
         several => return Err(format!("{path}: {} kernels", several.len())),
     };
     let flags = flags(&checked, &kernel);
+    let targets = checked.front.template(&kernel).map(|t| t.targets()).unwrap_or_default();
     let mut cases = vec![Case {
         name: path.to_owned(),
         kernel: kernel.clone(),
@@ -186,7 +198,8 @@ fn of_test(
     }
     let mut files = lib.to_vec();
     files.push((path.to_owned(), text));
-    Ok(Source { name: path.to_owned(), folder: "suite", path: path.to_owned(), files, cases })
+    let (name, path) = (path.to_owned(), path.to_owned());
+    Ok(Source { name, folder: "suite", path, files, targets, cases })
 }
 
 /// The const parameters of a kernel that are truth values.
@@ -490,6 +503,7 @@ fn k3() -> Vec<Source> {
             folder: "kimi_k3",
             path: file.name.to_owned(),
             files: all.clone(),
+            targets: Target::ALL.to_vec(),
             cases: cases_of(file.name),
         })
         .collect()

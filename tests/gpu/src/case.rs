@@ -46,6 +46,11 @@ impl Bench {
         Ok(Bench { bundle, target, machine, seed, rows: Mutex::new(Vec::new()) })
     }
 
+    /// Whether the kernels of a source are made for what the bundle is run for.
+    pub(crate) fn is_for(&self, source: &Source) -> bool {
+        source.targets.iter().any(|target| target.name() == self.target)
+    }
+
     /// The report so far as JSON.
     pub(crate) fn report(&self) -> Value {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -158,7 +158,9 @@ fn run(all: &Arguments) -> Result<u8, Stop> {
         }
         Err(error) => Err(format!("{}: {error}", error.code().name())),
     };
-    let trials = sources.into_iter().map(Arc::new).flat_map(|source| trials(&source, &bench));
+    let fits = |source: &Source| bench.as_ref().map_or(true, |bench| bench.is_for(source));
+    let trials =
+        sources.into_iter().filter(fits).map(Arc::new).flat_map(|source| trials(&source, &bench));
     let conclusion = libtest_mimic::run(&harness, trials.collect());
     let code = u8::from(conclusion.has_failed());
     match bench {
