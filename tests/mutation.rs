@@ -31,6 +31,7 @@ struct Row {
     found: usize,
     differs: usize,
     equivalent: usize,
+    not_built: usize,
     harmless: usize,
     left: usize,
 }
@@ -103,6 +104,7 @@ impl Report {
                 Verdict::Found(_) => row.found += 1,
                 Verdict::Differs => row.differs += 1,
                 Verdict::Equivalent => row.equivalent += 1,
+                Verdict::NotBuilt => row.not_built += 1,
                 Verdict::Survives | Verdict::Panicked => {
                     let known = self.known.iter_mut().find(|known| known.fits(source, mutant));
                     match known.filter(|_| verdict == Verdict::Survives) {
@@ -128,9 +130,9 @@ impl Report {
 
     fn show(&self) {
         println!(
-            "| change | mutants | refused | found by the emulator | other results | the same program | harmless | left |"
+            "| change | mutants | refused | found by the emulator | other results | the same program | not built | harmless | left |"
         );
-        println!("|---|---|---|---|---|---|---|---|");
+        println!("|---|---|---|---|---|---|---|---|---|");
         let mut sum = Row::default();
         for (operator, row) in &self.rows {
             line(&operator.name(), row);
@@ -139,6 +141,7 @@ impl Report {
             sum.found += row.found;
             sum.differs += row.differs;
             sum.equivalent += row.equivalent;
+            sum.not_built += row.not_built;
             sum.harmless += row.harmless;
             sum.left += row.left;
         }
@@ -147,8 +150,8 @@ impl Report {
 }
 
 fn line(name: &str, row: &Row) {
-    let Row { mutants, refused, found, differs, equivalent, harmless, left } = row;
+    let Row { mutants, refused, found, differs, equivalent, not_built, harmless, left } = row;
     println!(
-        "| {name} | {mutants} | {refused} | {found} | {differs} | {equivalent} | {harmless} | {left} |"
+        "| {name} | {mutants} | {refused} | {found} | {differs} | {equivalent} | {not_built} | {harmless} | {left} |"
     );
 }

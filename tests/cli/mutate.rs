@@ -20,7 +20,7 @@ fn every_mutant_is_told_with_what_sees_it() {
         "<stdin>:4:5: remove grid_wait: refused: E0107",
         "remove settle: refused: ",
         "remove sync: refused: ",
-        "mutants  seen  same program  left  change",
+        "mutants  seen  same program  not built  left  change",
     ] {
         assert!(answer.stdout.contains(part), "{part} is missing:\n{}", answer.stdout);
     }

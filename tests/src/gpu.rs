@@ -229,6 +229,9 @@ const FUNCTIONS: Slack = Slack { ulp: 16 * Slack::of(UnaryOp::Exp).ulp, abs: 1e-
 /// The same with sums in f32 of values of the order of 1 that may cancel.
 const SUMS: Slack = Slack { ulp: 2 * FUNCTIONS.ulp, abs: 1e-5 };
 
+/// An activation that is rounded to bf16 between two sums may fall on the other side: within a code of bf16 of the result.
+const BF16_BETWEEN: Slack = Slack { ulp: 1 << 16, abs: 1e-5 };
+
 const ROWS: &[Row] = &[
     ("in_proj M=1", "gemv.tile", "gemv_bf16", &[("M", 1), ("N", 3216), ("K", 7168)], &[], EXACT),
     ("in_proj M=4", "gemv.tile", "gemv_bf16", &[("M", 4), ("N", 3216), ("K", 7168)], &[], EXACT),
@@ -469,7 +472,7 @@ const ROWS: &[Row] = &[
         "experts",
         &[("M", 2), ("K", 4), ("E", 5), ("I", 192), ("Z", 3584)],
         &[("beta", "4"), ("linear_beta", "25")],
-        SUMS,
+        BF16_BETWEEN,
     ),
 ];
 

@@ -102,7 +102,8 @@ impl Source {
             for (verdict, now) in verdicts.iter_mut().zip(now) {
                 // The same program in one case says nothing of the others.
                 let is_settled = verdict.is_killed() || *verdict == Verdict::Panicked;
-                if !is_settled && now != Verdict::Equivalent {
+                let says = !matches!(now, Verdict::Equivalent | Verdict::NotBuilt);
+                if !is_settled && (says || *verdict == Verdict::Equivalent) {
                     *verdict = now;
                 }
             }

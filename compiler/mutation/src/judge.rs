@@ -51,6 +51,8 @@ pub enum Verdict {
     Found(Code),
     /// Other results on the emulator.
     Differs,
+    /// The compiler does not know such a program, right or wrong.
+    NotBuilt,
     /// Nothing can: both are the same program of the device.
     Equivalent,
     /// Nothing did.
@@ -66,6 +68,7 @@ impl Verdict {
             Verdict::Refused(_) => "refused",
             Verdict::Found(_) => "found",
             Verdict::Differs => "differs",
+            Verdict::NotBuilt => "not built",
             Verdict::Equivalent => "equivalent",
             Verdict::Survives => "survives",
             Verdict::Panicked => "panicked",
@@ -84,6 +87,7 @@ impl fmt::Display for Verdict {
             Verdict::Refused(code) => write!(f, "refused: {}", code.name()),
             Verdict::Found(code) => write!(f, "found by the emulator: {}", code.name()),
             Verdict::Differs => f.write_str("other results on the emulator"),
+            Verdict::NotBuilt => f.write_str("not supported in this version"),
             Verdict::Equivalent => f.write_str("the same program of the device"),
             Verdict::Survives => f.write_str("survives"),
             Verdict::Panicked => f.write_str("panicked"),
@@ -153,7 +157,11 @@ impl Subject<'_> {
             Ok(built) => built,
             Err(found) => {
                 let error = found.iter().find(|d| d.severity == Severity::Error);
-                return error.map_or(Verdict::Panicked, |d| Verdict::Refused(d.code));
+                return match error.map(|d| d.code) {
+                    Some(Code::E0600) => Verdict::NotBuilt,
+                    Some(code) => Verdict::Refused(code),
+                    None => Verdict::Panicked,
+                };
             }
         };
         if program(&built) == original.device {

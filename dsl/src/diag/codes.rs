@@ -159,7 +159,7 @@ codes! {
     E0716 "shared memory of a CTA that is not there" "Shared memory of another CTA is touched before that CTA has started or after it has ended. The compiler lets the CTAs of a cluster meet first and last; this is its fault.";
     E0717 "race between ranks" "fails:\n    store v -> inbox@peer(p)@t[rank, :];\n    let w = load inbox@t;                           // the others may be writing it\nA rank reads what another rank writes, or overwrites what it may still read, and no signal and wait order the two. The message names both places.";
     E0718 "race between roles" "Two roles touch one element of shared memory, one of them writes, and nothing orders the two: neither a `sync` of all threads between the regions nor a barrier that one releases and the other waits for.";
-    E0719 "barrier out of turn" "A role waits for a round of a barrier that is neither the one at hand nor the last, which a thread cannot tell apart, or more arrive than a round takes. The verifier refuses kernels that can do this (E0144), so it is a fault of the compiler.";
+    E0719 "barrier out of turn" "A role waits for a round of a barrier that is neither the one at hand nor the last, which a thread cannot tell apart, or more arrive than a round takes. The verifier refuses kernels that can do this (E0154), so it is a fault of the compiler.";
 
     // The back end and its tools.
     E0801 "ptxas is missing" "Machine code is made by ptxas. `cargo xtask test` installs the pinned version; `kernelc doctor` says where it is looked for.";

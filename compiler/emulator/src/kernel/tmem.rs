@@ -76,7 +76,10 @@ impl<'k> Machine<'k> {
         let slot = slot.map_or(0, |slot| self.int(slot));
         let start = match access.index.last() {
             Some(AxisIndex::Range { start, len, .. }) => (self.int(*start), *len),
-            _ => (0, declared.columns()),
+            None | Some(AxisIndex::New) => (0, declared.columns()),
+            Some(AxisIndex::At(_) | AxisIndex::Gather(_) | AxisIndex::Along(_)) => {
+                unreachable!("sema takes ranges of columns alone")
+            }
         };
         let inside = start.0 >= 0 && start.0 + i64::from(start.1) <= declared.columns().into();
         if slot < 0 || !inside {

@@ -165,10 +165,7 @@ impl<'a> Lower<'a> {
 
     /// The tile in tensor memory that a `load` names, if it does.
     pub(super) fn names_tensor(&self, e: &'a Expr) -> bool {
-        let base = match &e.kind {
-            ExprKind::Index(base, _) => base,
-            _ => e,
-        };
+        let base = if let ExprKind::Index(base, _) = &e.kind { base } else { e };
         let ExprKind::Ref(reference) = &base.kind else { return false };
         let named = reference.path.single().and_then(|name| self.frame.lookup(&name.text));
         matches!(named.map(|named| &named.entity), Some(Entity::Buffer(buffer)) if self.is_tensor(buffer))
@@ -183,10 +180,8 @@ impl<'a> Lower<'a> {
 
     /// `= load acc[:, a .. + n]` of a `frag`.
     pub(super) fn load_of_tensor(&self, init: &'a Expr) -> Option<&'a LoadExpr> {
-        match &init.kind {
-            ExprKind::Load(load) if self.names_tensor(&load.source) => Some(load),
-            _ => None,
-        }
+        let ExprKind::Load(load) = &init.kind else { return None };
+        self.names_tensor(&load.source).then_some(load)
     }
 
     /// `load acc[:, a .. + n] -> r;`

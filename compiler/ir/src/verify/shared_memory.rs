@@ -106,9 +106,9 @@ impl<'a> Walk<'a> {
     }
 
     fn block(&mut self, stmts: &[Stmt]) {
-        let held = self.region.held();
+        let mark = self.region.mark();
         self.statements(stmts);
-        self.region.let_go(held);
+        self.region.let_go(&mark);
     }
 
     fn statements(&mut self, stmts: &[Stmt]) {

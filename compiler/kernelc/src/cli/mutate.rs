@@ -16,7 +16,7 @@ use crate::session::{self, Refusal, Session};
 
 /// Arguments of `mutate`.
 ///
-/// Exit codes: 0 every mutant is seen, or is the same program; 1 some survive, or the kernel itself is refused.
+/// Exit codes: 0 every mutant is seen, is the same program, or is none that this version builds; 1 some survive, or the kernel itself is refused.
 #[derive(Debug, Args)]
 pub struct MutateArgs {
     /// The file; `-` reads standard input.
@@ -70,7 +70,7 @@ fn execute(cli: &Cli, args: &MutateArgs) -> Result<Answer, Refusal> {
         Box::new(output::diagnostics(cli.format, &session.sources, &found))
     })?;
     let judged: Vec<(&Mutant, Verdict)> = all.iter().zip(verdicts).collect();
-    let survives = |verdict: Verdict| !verdict.is_killed() && verdict != Verdict::Equivalent;
+    let survives = |verdict| matches!(verdict, Verdict::Survives | Verdict::Panicked);
     let code = match judged.iter().any(|(_, verdict)| survives(*verdict)) {
         true => exit::FINDINGS,
         false => exit::OK,
@@ -98,18 +98,20 @@ fn place(session: &Session, mutant: &Mutant) -> String {
 
 fn text_of(session: &Session, judged: &[(&Mutant, Verdict)]) -> String {
     let mut text = String::new();
-    let mut rows: BTreeMap<Operator, [usize; 3]> = BTreeMap::new();
+    let mut rows: BTreeMap<Operator, [usize; 4]> = BTreeMap::new();
     for (mutant, verdict) in judged {
         text.push_str(&format!("{}: {}: {verdict}\n", place(session, mutant), mutant.operator));
         let row = rows.entry(mutant.operator).or_default();
         row[0] += 1;
         row[1] += usize::from(verdict.is_killed());
         row[2] += usize::from(*verdict == Verdict::Equivalent);
+        row[3] += usize::from(*verdict == Verdict::NotBuilt);
     }
-    text.push_str("\nmutants  seen  same program  left  change\n");
-    for (operator, [count, seen, same]) in rows {
-        let left = count - seen - same;
-        text.push_str(&format!("{count:7}  {seen:4}  {same:12}  {left:4}  {operator}\n"));
+    text.push_str("\nmutants  seen  same program  not built  left  change\n");
+    for (operator, [count, seen, same, unknown]) in rows {
+        let left = count - seen - same - unknown;
+        let row = format!("{count:7}  {seen:4}  {same:12}  {unknown:9}  {left:4}  {operator}\n");
+        text.push_str(&row);
     }
     text
 }
@@ -118,9 +120,11 @@ fn lines_of_json(session: &Session, judged: &[(&Mutant, Verdict)]) -> String {
     let line = |(mutant, verdict): &(&Mutant, Verdict)| -> String {
         let code = match verdict {
             Verdict::Refused(code) | Verdict::Found(code) => Value::from(code.name()),
-            Verdict::Differs | Verdict::Equivalent | Verdict::Survives | Verdict::Panicked => {
-                Value::Null
-            }
+            Verdict::Differs
+            | Verdict::NotBuilt
+            | Verdict::Equivalent
+            | Verdict::Survives
+            | Verdict::Panicked => Value::Null,
         };
         let object = json!({
             "place": place(session, mutant),

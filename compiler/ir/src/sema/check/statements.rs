@@ -371,10 +371,7 @@ impl<'a> Checker<'a, '_> {
 
     /// The sums of a product: a tile in registers, or in tensor memory.
     fn sums(&mut self, acc: &'a Expr) {
-        let base = match &acc.kind {
-            ExprKind::Index(base, _) => base,
-            _ => acc,
-        };
+        let base = if let ExprKind::Index(base, _) = &acc.kind { base } else { acc };
         if let ExprKind::Ref(reference) = &base.kind
             && let Some(name) = reference.path.single()
             && let Some((Known::Smem { .. }, _)) = self.lookup(&name.text)

@@ -26,9 +26,8 @@ pub(super) struct Exact {
 
 impl Exact {
     pub(super) fn of(kernel: &Kernel) -> Exact {
-        // All CTAs do the same where none sends to another one.
-        let sends = kernel.barriers.iter().any(|barrier| barrier.of_cluster);
-        let ranks = if sends { kernel.launch.cluster_size() } else { 1 };
+        // What a CTA does may depend on its rank in the cluster.
+        let ranks = kernel.launch.cluster_size();
         let all: Vec<Rounds<'_>> = (0..ranks).map(|rank| Rounds::of(kernel, rank)).collect();
         let named = kernel.barriers.ids().filter(|id| pipeline(kernel, *id) == *id);
         let is_known = |id: &BarrierId| !all.iter().any(|rounds| rounds.unknown.contains(id));

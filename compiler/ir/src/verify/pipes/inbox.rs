@@ -14,6 +14,9 @@ use kernel_dsl::source::Span;
 use super::rounds::{Act, Rounds, Sent};
 use crate::kernel::{BarrierId, Kernel, PipeOp, SmemId, Stmt, StmtKind, TileAccess, each_access};
 
+/// Sends of all CTAs that are compared with each other.
+const MAX_SENT: usize = 4096;
+
 fn wrong(span: Span, why: String) -> Diagnostic {
     Diagnostic::error(Code::E0156, "what CTAs send to each other does not add up").label(span, why)
 }
@@ -55,6 +58,10 @@ pub(super) fn check(
     }
     if let Some(sent) = sent.iter().find(|sent| !(0..all.len() as i64).contains(&sent.cta)) {
         return Some(wrong(sent.span, format!("there is no CTA {} in the cluster", sent.cta)));
+    }
+    if let Some(last) = sent.get(MAX_SENT) {
+        let why = format!("more than {MAX_SENT} sends of all CTAs are too many to compare");
+        return Some(wrong(last.span, why).help("send larger tiles, fewer times"));
     }
     for (i, a) in sent.iter().enumerate() {
         if let Some(b) = sent[..i].iter().find(|b| meet(kernel, a, b)) {

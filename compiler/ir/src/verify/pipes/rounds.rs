@@ -1,7 +1,7 @@
 //! What roles do at barriers, written out one by one where all of it is constant.
 //!
-//! A role is run on the integers alone, for each rank in the cluster where CTAs send to each other: loops with constant bounds round by round, choices with a constant condition
-//! on one side. Values that are not constants are unknown, and a barrier is given up whose operations stand under a
+//! A role is run on the integers alone, for each rank in the cluster: loops with constant bounds round by round, choices
+//! with a constant condition on one side. Values that are not constants are unknown, and a barrier is given up whose operations stand under a
 //! choice or in a loop that is unknown, or that has an unknown index; so are all barriers of a kernel that does more
 //! than [`MAX_STEPS`] statements in such loops.
 

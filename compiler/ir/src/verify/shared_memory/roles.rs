@@ -50,6 +50,12 @@ impl Hold {
     }
 }
 
+/// What a role holds and has waited for at the begin of a block.
+pub(super) struct Mark {
+    holds: Vec<(BarrierId, Form)>,
+    waited: usize,
+}
+
 /// An access of a role.
 struct Beside {
     role: RoleId,
@@ -61,14 +67,20 @@ struct Beside {
 }
 
 impl Region {
-    /// Slots that are held at the begin of a block.
-    pub(super) fn held(&self) -> usize {
-        self.holds.len()
+    /// What the role holds and has waited for at the begin of a block.
+    pub(super) fn mark(&self) -> Mark {
+        let holds = self.holds.iter().map(|hold| (hold.pipeline, hold.index.clone())).collect();
+        Mark { holds, waited: self.waited.len() }
     }
 
-    /// What a block has opened and not released is held no longer.
-    pub(super) fn let_go(&mut self, held: usize) {
-        self.holds.truncate(held);
+    /// What a block has opened or waited for counts no longer, and what it has released is not held again.
+    pub(super) fn let_go(&mut self, mark: &Mark) {
+        self.holds.retain(|hold| {
+            mark.holds
+                .iter()
+                .any(|(pipeline, index)| *pipeline == hold.pipeline && *index == hold.index)
+        });
+        self.waited.truncate(mark.waited);
     }
 
     /// True where one thread runs the role that is walked.
@@ -312,11 +324,12 @@ impl Walk<'_> {
             return;
         }
         let tile = &self.kernel.smem[later.tile];
+        let place = if tile.is_tensor() { "tensor memory" } else { "shared memory" };
         let name = |role: RoleId| &self.kernel.roles[role].name;
         self.sink.push(
             Diagnostic::error(
                 Code::E0153,
-                format!("two roles touch `{}` in shared memory, and nothing orders them", tile.name),
+                format!("two roles touch `{}` in {place}, and nothing orders them", tile.name),
             )
             .label(later.span, format!("`{}` {} it", name(role), verb(later.kind)))
             .secondary(earlier.span, format!("`{}` {} it", name(other), verb(earlier.kind)))
