@@ -17,7 +17,7 @@ kernel pass(input x : gmem f32[64], output y : gmem f32[64]) launch { grid: 1, w
 fn every_mutant_is_told_with_what_sees_it() {
     let answer = kernelc_with_input(["mutate", "-"], RIGHT.as_bytes()).expect_code(0);
     for part in [
-        "<stdin>:4:5: remove grid_wait: refused: E0107",
+        "<stdin>:4:5: remove grid_wait: refused: E0109",
         "remove settle: refused: ",
         "remove sync: refused: ",
         "mutants  seen  same program  not built  left  change",
@@ -37,7 +37,7 @@ fn what_nothing_sees_is_left_and_a_wrong_kernel_is_refused() {
     assert!(answer.stdout.contains("the same program of the device"), "{}", answer.stdout);
     let wrong = RIGHT.replace("    sync;\n", "");
     let refused = kernelc_with_input(["mutate", "-"], wrong.as_bytes()).expect_code(1);
-    assert!(refused.stderr.contains("error[E0113]"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("error[E0118]"), "{}", refused.stderr);
     kernelc_with_input(["mutate", "-"], b"kernel").expect_code(1);
     let folder = Scratch::new(env!("CARGO_TARGET_TMPDIR"), "cli-mutate");
     kernelc(["mutate", &folder.path("none.tile")]).expect_code(4);

@@ -56,7 +56,13 @@ fn the_sources_are_one_folder_that_names_every_case() {
     let output = gpu_tests(&["sources", "--out", &folder.to_string_lossy()], false);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let build = std::fs::read_to_string(folder.join("build.toml")).expect("it was written");
-    let cases = build.matches("[[set.gpu]]").count();
+    // A case stands in the set of each family of targets that its file states.
+    let names = build.lines().filter_map(|line| line.strip_prefix("name = "));
+    let cases = names.collect::<std::collections::BTreeSet<_>>().len();
+    for set in ["gpu", "gpu_blackwell"] {
+        let entries = build.matches(&format!("[[set.{set}]]")).count();
+        assert!((1..cases).contains(&entries), "{set}: {entries} of {cases}");
+    }
     assert!(text(&output).starts_with(&format!("{cases} cases of ")), "{}", text(&output));
     for line in build.lines() {
         if let Some(file) = line.strip_prefix("file = ") {
