@@ -4,13 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
 
 use kernel_abi::DType;
-use kernel_emulator::{
-    Buffer, EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel,
-};
+use kernel_emulator::{Buffer, EmuError, ErrorKind, Memory, Options, run_device, run_kernel};
 use kernel_ir::device::{DeviceKernel, DeviceOp, DevicePipe, DeviceStmt};
 use kernel_ir::kernel::{Kernel, PipeOp, Stmt, StmtKind};
 use kernel_ir::pipeline::Built;
 use kernel_tests::program::Program;
+use kernel_tests::schedules::{Schedules, memory};
 
 /// The only kernel of a text.
 fn build(kernel: &str) -> Built {
@@ -51,14 +50,7 @@ fn chain() -> Built {
 }
 
 fn schedules(count: u64) -> impl Iterator<Item = Options> {
-    (0..count)
-        .map(|number| Options { schedule: Schedule::numbered(7, number), ..Options::STANDARD })
-}
-
-fn memory(kernel: &Kernel) -> Memory {
-    let mut memory = Memory::new(&kernel.params);
-    memory.fill_missing(&kernel.params, 1).unwrap();
-    memory
+    Schedules { count, seed: 7 }.options()
 }
 
 #[test]

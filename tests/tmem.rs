@@ -3,11 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
 
-use kernel_emulator::{EmuError, ErrorKind, Memory, Options, Schedule, run_device, run_kernel};
+use kernel_emulator::{EmuError, ErrorKind, Memory, Options, run_device, run_kernel};
 use kernel_ir::device::{DeviceOp, DevicePipe, DeviceStmt, TensorOp, WarpgroupOp};
-use kernel_ir::kernel::{Kernel, PipeOp, Stmt, StmtKind};
+use kernel_ir::kernel::{PipeOp, Stmt, StmtKind};
 use kernel_ir::pipeline::Built;
 use kernel_tests::program::Program;
+use kernel_tests::schedules::{Schedules, memory};
 
 /// The only kernel of a text.
 fn build(text: &str) -> Built {
@@ -26,14 +27,7 @@ fn rounds() -> Built {
 }
 
 fn schedules(count: u64) -> impl Iterator<Item = Options> {
-    (0..count)
-        .map(|number| Options { schedule: Schedule::numbered(3, number), ..Options::STANDARD })
-}
-
-fn memory(kernel: &Kernel) -> Memory {
-    let mut memory = Memory::new(&kernel.params);
-    memory.fill_missing(&kernel.params, 1).unwrap();
-    memory
+    Schedules { count, seed: 3 }.options()
 }
 
 #[test]

@@ -25,6 +25,25 @@ pub struct Schedules {
     pub seed: u64,
 }
 
+impl Schedules {
+    /// The emulator's options for each of them.
+    pub fn options(self) -> impl Iterator<Item = Options> {
+        let schedule = move |number| Schedule::numbered(self.seed, number);
+        (0..self.count)
+            .map(move |number| Options { schedule: schedule(number), ..Options::STANDARD })
+    }
+}
+
+/// Random memory of a kernel, the same every time.
+///
+/// # Panics
+/// A contract of the kernel cannot be met.
+pub fn memory(kernel: &Kernel) -> Memory {
+    let mut memory = Memory::new(&kernel.params);
+    memory.fill_missing(&kernel.params, 1).expect("the contracts of a test kernel can be met");
+    memory
+}
+
 /// True where anything of a launch may come in more than one order.
 pub fn has_a_choice(kernel: &Kernel) -> bool {
     let counts = kernel.params.iter().any(|param| param.words == Some(Words::Counter));
