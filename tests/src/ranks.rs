@@ -1,8 +1,6 @@
 //! A built kernel on several ranks, at both levels and in several orders in which their CTAs take turns.
 
-use kernel_emulator::{
-    Memory, Options, Schedule, fill_ranks, run_device_on_ranks, run_kernel_on_ranks,
-};
+use kernel_emulator::{Memory, Options, fill_ranks, run_device_on_ranks, run_kernel_on_ranks};
 use kernel_ir::pipeline::Built;
 
 use crate::directive::{Binding, Directives};
@@ -57,38 +55,31 @@ pub fn run_all(
     schedules: Schedules,
     run: Run,
 ) -> Result<Vec<Memory>, Failure> {
-    let mut first: Option<Vec<Memory>> = None;
-    for number in 0..schedules.count {
-        let schedule = Schedule::numbered(schedules.seed, number);
-        let options = Options { schedule, ..run.options };
-        let mut kernel = memories.to_vec();
-        let mut device = memories.to_vec();
-        let ended = run_kernel_on_ranks(&built.kernel, &mut kernel, launches, &options);
-        if let (Err(error), true) = (&ended, run.kernel_level_only) {
-            return Err(Failure::Run(error.clone()));
-        }
-        let other = run_device_on_ranks(&built.device, &mut device, launches, &options);
-        match (ended, other) {
-            (Ok(_), Ok(_)) => {}
-            (Err(one), Err(other)) if one.kind == other.kind => return Err(Failure::Run(one)),
-            (one, other) => {
-                return Err(Failure::Levels(format!(
+    schedules.same_in_each(
+        |number, schedule| {
+            let options = Options { schedule, ..run.options };
+            let mut kernel = memories.to_vec();
+            let mut device = memories.to_vec();
+            let ended = run_kernel_on_ranks(&built.kernel, &mut kernel, launches, &options);
+            if let (Err(error), true) = (&ended, run.kernel_level_only) {
+                return Err(Failure::Run(error.clone()));
+            }
+            let other = run_device_on_ranks(&built.device, &mut device, launches, &options);
+            match (ended, other) {
+                (Ok(_), Ok(_)) if kernel == device => Ok(kernel),
+                (Ok(_), Ok(_)) => {
+                    Err(Failure::Levels(format!("the levels differ in order {number}")))
+                }
+                (Err(one), Err(other)) if one.kind == other.kind => Err(Failure::Run(one)),
+                (one, other) => Err(Failure::Levels(format!(
                     "the kernel level {}, the device level {} (order {number})",
                     one.map_or_else(|e| format!("says {e}"), |_| "ends well".to_owned()),
                     other.map_or_else(|e| format!("says {e}"), |_| "ends well".to_owned()),
-                )));
+                ))),
             }
-        }
-        let same = |a: &[Memory], b: &[Memory]| a == b;
-        if !same(&kernel, &device) {
-            return Err(Failure::Levels(format!("the levels differ in order {number}")));
-        }
-        if first.as_ref().is_some_and(|first| !same(first, &kernel)) {
-            return Err(Failure::Levels(format!("order {number} gives other bits")));
-        }
-        first.get_or_insert(kernel);
-    }
-    Ok(first.unwrap_or_default())
+        },
+        |number| Failure::Levels(format!("order {number} gives other bits")),
+    )
 }
 
 /// The wanted values of the directives against what the ranks have: `out y: …` of all, `out y@1: …` of rank 1.

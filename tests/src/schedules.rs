@@ -9,6 +9,7 @@ use kernel_emulator::{Memory, Options, Schedule};
 use kernel_ir::kernel::{Kernel, Words};
 use kernel_ir::pipeline::Built;
 use kimi_k3::sets::{Model, SETS};
+use rayon::prelude::*;
 
 use crate::directive::Directives;
 use crate::program::Program;
@@ -31,6 +32,26 @@ impl Schedules {
         let schedule = move |number| Schedule::numbered(self.seed, number);
         (0..self.count)
             .map(move |number| Options { schedule: schedule(number), ..Options::STANDARD })
+    }
+
+    /// What `run` gives in the first schedule, and in all others on the cores there are: an error of the earliest
+    /// schedule that fails or gives something else.
+    ///
+    /// # Errors
+    /// A run fails, or gives something else than the first.
+    pub fn same_in_each<T, E, R>(self, run: R, other: impl Fn(u64) -> E + Sync) -> Result<T, E>
+    where
+        T: PartialEq + Send + Sync,
+        E: Send,
+        R: Fn(u64, Schedule) -> Result<T, E> + Sync,
+    {
+        let one = |number| run(number, Schedule::numbered(self.seed, number));
+        let first = one(0)?;
+        let wrong = (1..self.count).into_par_iter().find_map_first(|number| match one(number) {
+            Ok(ended) => (ended != first).then(|| other(number)),
+            Err(error) => Some(error),
+        });
+        wrong.map_or(Ok(first), Err)
     }
 }
 
@@ -163,19 +184,12 @@ fn run_all(
     schedules: Schedules,
     run: Run,
 ) -> Result<Memory, String> {
-    let mut first: Option<Memory> = None;
-    for number in 0..schedules.count.max(1) {
-        let schedule = Schedule::numbered(schedules.seed, number);
-        let run = Run { options: Options { schedule, ..run.options }, ..run };
-        let ended = runner::run_both(built, memory.clone(), run)
-            .map_err(|failure: Failure| format!("schedule {number}: {failure}"))?;
-        match &first {
-            Some(first) if *first != ended => {
-                return Err(format!("schedule {number} gives other bits than schedule 0"));
-            }
-            Some(_) => {}
-            None => first = Some(ended),
-        }
-    }
-    first.ok_or_else(|| "there was no schedule".to_owned())
+    schedules.same_in_each(
+        |number, schedule| {
+            let run = Run { options: Options { schedule, ..run.options }, ..run };
+            runner::run_both(built, memory.clone(), run)
+                .map_err(|failure: Failure| format!("schedule {number}: {failure}"))
+        },
+        |number| format!("schedule {number} gives other bits than schedule 0"),
+    )
 }
