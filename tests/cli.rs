@@ -10,5 +10,6 @@ mod cli {
     mod commands;
     mod litmus;
     mod mutate;
+    mod reduce;
     mod run;
 }

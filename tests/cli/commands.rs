@@ -302,7 +302,7 @@ fn help_and_version_and_completions_are_no_errors() {
     assert!(help.contains("Exit codes"), "{help}");
     let commands = [
         "check", "build", "emit", "run", "audit", "explain", "fmt", "layout", "litmus", "mutate",
-        "doctor",
+        "reduce", "doctor",
     ];
     for command in commands {
         assert!(help.contains(command), "{command} is missing:\n{help}");

@@ -11,6 +11,7 @@ pub mod fmt;
 pub mod layout;
 pub mod litmus;
 pub mod mutate;
+pub mod reduce;
 pub mod run;
 
 use std::any::Any;
@@ -111,6 +112,8 @@ pub enum Command {
     Litmus(litmus::LitmusArgs),
     /// Take one synchronisation of a kernel away at a time and say what sees it.
     Mutate(mutate::MutateArgs),
+    /// Shrink a file while the same goes wrong with it.
+    Reduce(reduce::ReduceArgs),
     /// Say which tools and targets there are.
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell.
@@ -166,6 +169,7 @@ pub fn run(cli: &Cli) -> Answer {
         Command::Layout(args) => layout::run(cli, args),
         Command::Litmus(args) => litmus::run(cli, args),
         Command::Mutate(args) => mutate::run(cli, args),
+        Command::Reduce(args) => reduce::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
         Command::Completions(args) => completions::run(args),
         Command::Worker => {

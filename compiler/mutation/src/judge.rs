@@ -182,7 +182,7 @@ impl Subject<'_> {
         Verdict::Survives
     }
 
-    fn build(&self, text: &str) -> Result<Built, Vec<Diagnostic>> {
+    pub(crate) fn build(&self, text: &str) -> Result<Built, Vec<Diagnostic>> {
         let mut sources = SourceMap::new();
         let root = sources.add(self.name, text);
         let front = pipeline::front(&mut sources, root, &mut |path| (self.read)(path));
@@ -201,21 +201,32 @@ impl Subject<'_> {
         memories: &[Memory],
         schedule: Schedule,
     ) -> Result<Vec<Memory>, EmuError> {
+        let (kernel, device) = self.levels(built, memories, schedule);
+        let (kernel, device) = (kernel?, device?);
+        // The levels agree on a kernel that is right; a mutant may make them differ.
+        Ok(if kernel == device { kernel } else { Vec::new() })
+    }
+
+    /// What the kernel level gives in one schedule, and what the device level does.
+    pub(crate) fn levels(
+        &self,
+        built: &Built,
+        memories: &[Memory],
+        schedule: Schedule,
+    ) -> (Result<Vec<Memory>, EmuError>, Result<Vec<Memory>, EmuError>) {
         let options = Options { schedule, max_steps: MAX_STEPS, ..Options::STANDARD };
         let (mut kernel, mut device) = (memories.to_vec(), memories.to_vec());
         if built.kernel.launch.world.is_some() {
-            run_kernel_on_ranks(&built.kernel, &mut kernel, self.launches, &options)?;
-            run_device_on_ranks(&built.device, &mut device, self.launches, &options)?;
-        } else {
-            for memory in &mut kernel {
-                run_kernel(&built.kernel, memory, &options)?;
-            }
-            for memory in &mut device {
-                run_device(&built.device, memory, &options)?;
-            }
+            let launches = self.launches;
+            let one = run_kernel_on_ranks(&built.kernel, &mut kernel, launches, &options);
+            let other = run_device_on_ranks(&built.device, &mut device, launches, &options);
+            return (one.map(|_| kernel), other.map(|_| device));
         }
-        // The levels agree on a kernel that is right; a mutant may make them differ.
-        Ok(if kernel == device { kernel } else { Vec::new() })
+        let one =
+            kernel.iter_mut().try_for_each(|m| run_kernel(&built.kernel, m, &options).map(drop));
+        let other =
+            device.iter_mut().try_for_each(|m| run_device(&built.device, m, &options).map(drop));
+        (one.map(|()| kernel), other.map(|()| device))
     }
 }
 

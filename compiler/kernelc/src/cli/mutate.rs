@@ -83,7 +83,7 @@ fn execute(cli: &Cli, args: &MutateArgs) -> Result<Answer, Refusal> {
 }
 
 /// Random memory of each rank.
-fn memories(built: &Built, seed: u64) -> Result<Vec<Memory>, String> {
+pub(super) fn memories(built: &Built, seed: u64) -> Result<Vec<Memory>, String> {
     let params = &built.kernel.params;
     let world = built.kernel.launch.world.unwrap_or(1);
     let mut memories: Vec<Memory> = (0..world).map(|_| Memory::new(params)).collect();
