@@ -12,4 +12,5 @@ mod cli {
     mod mutate;
     mod reduce;
     mod run;
+    mod trace;
 }

@@ -19,7 +19,10 @@ mod report;
 mod roles;
 mod thread;
 mod tmem;
+mod trace;
 mod warpgroup;
+
+use std::collections::BTreeMap;
 
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, LocId, SlotId};
@@ -99,6 +102,7 @@ pub(crate) fn lower<'c>(
             tensor: None,
             policies: Policies::default(),
             report,
+            events: BTreeMap::new(),
             role: None,
             line: 0,
         };
@@ -138,6 +142,8 @@ struct Lowering<'c, 'm, 'k> {
     tensor: Option<Value<'c, 'm>>,
     policies: Policies<'c, 'm>,
     report: Report<'c, 'm>,
+    /// How many events the thread has written down in each part of the buffer for them, in cells of the stack.
+    events: BTreeMap<u32, Value<'c, 'm>>,
     /// The role whose statements are lowered.
     role: Option<RoleId>,
     /// Line of the operation list that is being lowered.
@@ -159,6 +165,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         }
         self.policies = Policies::create(self.build, self.kernel);
         self.report.reserve(self.build, self.kernel);
+        self.count_events();
         Ok(())
     }
 
@@ -342,6 +349,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 Ok(())
             }
             DeviceOp::Assert { cond, message } => self.assert(*cond, message, loc),
+            DeviceOp::Trace { event } => self.trace(*event),
             DeviceOp::Printf { format, args } => self.printf(format, args),
             DeviceOp::For { var, start, end, step, body } => {
                 self.r#for(*var, *start, *end, *step, body)

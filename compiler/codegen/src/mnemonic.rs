@@ -37,6 +37,22 @@ pub(crate) fn grid_launch() -> Asm {
     Asm::effect("griddepcontrol.launch_dependents;", "")
 }
 
+/// Writes an event down where the part has room for it, and counts it: address of the part, events before.
+pub(crate) fn trace(event: u32, records: u32) -> Asm {
+    Asm::effect(
+        &format!(
+            "{{\n\t.reg .pred room;\n\t.reg .b32 name, sm;\n\t.reg .b64 what, time, tick, count, place;\n\t\
+             mov.u64 time, %globaltimer;\n\tmov.u64 tick, %clock64;\n\tmov.u32 sm, %smid;\n\t\
+             mov.u32 name, {event};\n\tmov.b64 what, {{name, sm}};\n\t\
+             cvt.u64.u32 count, $1;\n\tadd.u64 count, count, 1;\n\t\
+             st.global.u64 [$0], count;\n\tsetp.lt.u32 room, $1, {records};\n\t\
+             mad.wide.u32 place, $1, 24, $0;\n\t@room st.global.u64 [place+8], what;\n\t\
+             @room st.global.u64 [place+16], time;\n\t@room st.global.u64 [place+24], tick;\n\t}}"
+        ),
+        "l,r",
+    )
+}
+
 /// All threads of all CTAs of the cluster meet: what one did before, the others see after. One piece, so that nothing
 /// comes between arrival and wait.
 pub(crate) fn cluster_barrier() -> Asm {

@@ -26,14 +26,14 @@ use kernel_ir::device::{
     Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, OpRole, SlotId, Special, Vector,
 };
 use kernel_ir::distribution::LANES;
-use kernel_ir::index::IndexVec;
+use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{Barrier, BarrierId, Literal, ParamId};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::{BinaryOp, Elements, ReduceOp, convert, eval};
 
 use crate::cluster::Member;
-use crate::counters::{Printed, Trace};
+use crate::counters::{Event, Printed, Trace};
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
 use crate::kernel::{failed_assert, format_text, too_many_steps};
@@ -101,6 +101,7 @@ struct Machine<'k> {
     flights: tmem::Flights,
     mask: Mask,
     printed: Vec<Printed>,
+    events: Vec<Event>,
     flops: u64,
     steps: u64,
     max_steps: u64,
@@ -135,6 +136,7 @@ impl<'k> Machine<'k> {
             flights: tmem::Flights::default(),
             mask: None,
             printed: Vec::new(),
+            events: Vec::new(),
             flops: 0,
             steps: 0,
             max_steps,
@@ -144,6 +146,7 @@ impl<'k> Machine<'k> {
     fn end(self) -> Ended {
         let trace = Trace {
             printed: self.printed,
+            events: self.events,
             bytes_read: self.view.bytes_read,
             bytes_written: self.view.bytes_written,
             flops: self.flops,
@@ -323,6 +326,11 @@ impl<'k> Machine<'k> {
                         return Err(failed_assert(message, self.span(loc)).thread(t));
                     }
                 }
+            }
+            DeviceOp::Trace { event } => {
+                let role = self.post.as_ref().map(|post| post.role.index() as u32);
+                let (cta, event, step) = (self.cta, *event, self.steps);
+                self.events.push(Event { cta, role, event, step });
             }
             DeviceOp::Printf { format, args } => self.printf(format, args, loc)?,
             DeviceOp::For { var, start, end, step, body } => {

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
-use kernel_ir::index::IndexVec;
+use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{
     Kernel, ParamId, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word,
 };
@@ -28,7 +28,7 @@ use kernel_ir::smem_plan::SmemPlan;
 
 use self::pipes::Post;
 use crate::cluster::Member;
-use crate::counters::{Printed, Trace};
+use crate::counters::{Event, Printed, Trace};
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
 use crate::memory::Memory;
@@ -111,6 +111,7 @@ struct Machine<'k> {
     /// Groups of copies that have not arrived, oldest first.
     groups: VecDeque<Vec<Arrival>>,
     printed: Vec<Printed>,
+    events: Vec<Event>,
     flops: u64,
     steps: u64,
     max_steps: u64,
@@ -142,6 +143,7 @@ impl<'k> Machine<'k> {
             post: None,
             groups: VecDeque::new(),
             printed: Vec::new(),
+            events: Vec::new(),
             flops: 0,
             steps: 0,
             max_steps,
@@ -151,6 +153,7 @@ impl<'k> Machine<'k> {
     fn end(self) -> Ended {
         let trace = Trace {
             printed: self.printed,
+            events: self.events,
             bytes_read: self.view.bytes_read,
             bytes_written: self.view.bytes_written,
             flops: self.flops,
@@ -196,6 +199,11 @@ impl<'k> Machine<'k> {
                 if self.code(*cond) == 0 {
                     return Err(failed_assert(message, stmt.span));
                 }
+            }
+            StmtKind::Trace { event } => {
+                let role = self.post.as_ref().map(|post| post.role.index() as u32);
+                let (cta, event, step) = (self.cta, *event, self.steps);
+                self.events.push(Event { cta, role, event, step });
             }
             StmtKind::Printf { format, args } => {
                 let args = args.iter().map(|&a| (self.kernel.values[a].dtype, self.code(a)));

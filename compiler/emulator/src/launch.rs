@@ -1,7 +1,7 @@
 //! What is checked and known at launch: arguments, extents, contracts.
 
 use kernel_abi::numeric::{self, random};
-use kernel_abi::{Access, DType};
+use kernel_abi::{Access, DType, trace};
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{Contract, ContractBound, Extent, Literal, Param, ParamId, Words};
@@ -270,8 +270,9 @@ pub(crate) fn fill_missing(
             })
         };
         memory.arguments[id] = match param.access {
-            // Counters and flags start at zero, and so do the epochs that flags count.
+            // Counters and flags start at zero, and so do the epochs that flags count, and events.
             _ if param.words == Some(Words::Counter)
+                || param.name == trace::PARAM
                 || (param.words.is_some() && params.iter().any(Param::is_flag)) =>
             {
                 let len = buffer_len(param, params, memory)?;

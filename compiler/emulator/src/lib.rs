@@ -32,7 +32,7 @@ mod together;
 mod turns;
 mod view;
 
-pub use counters::{Printed, Trace};
+pub use counters::{Event, Printed, Trace};
 pub use device::{run_device, run_device_on_ranks};
 
 pub use error::{EmuError, ErrorDetail, ErrorKind};

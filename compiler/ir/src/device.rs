@@ -54,6 +54,8 @@ pub struct DeviceKernel {
     pub roles: IndexVec<RoleId, Role>,
     /// Every barrier of roles.
     pub barriers: IndexVec<BarrierId, PlacedBarrier>,
+    /// Texts of the events that the kernel writes down.
+    pub events: Vec<String>,
     /// How tensor copies see buffers; parameters of the kernel, behind the others.
     pub maps: IndexVec<MapId, TensorMap>,
     /// The statements.
@@ -626,6 +628,11 @@ pub enum DeviceOp {
         cond: FragId,
         /// Text.
         message: String,
+    },
+    /// The first thread of the role, or of the CTA, writes down an event with the time.
+    Trace {
+        /// Place in the list of events.
+        event: u32,
     },
     /// Prints from thread 0.
     Printf {

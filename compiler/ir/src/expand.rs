@@ -100,6 +100,7 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
         slots: b.slots,
         roles: kernel.roles.clone(),
         barriers: placed(kernel),
+        events: kernel.events.clone(),
         maps: tensor_maps(kernel),
         body,
         shared_bytes: shared.peak(),

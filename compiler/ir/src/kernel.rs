@@ -84,6 +84,8 @@ pub struct Kernel {
     pub roles: IndexVec<RoleId, Role>,
     /// Every barrier of roles.
     pub barriers: IndexVec<BarrierId, Barrier>,
+    /// Texts of the events that `trace` writes down; none where nobody asks for them.
+    pub events: Vec<String>,
     /// The statements.
     pub body: Vec<Stmt>,
     /// Findings that the author has waived: `// allow E0107: reason`.
@@ -126,6 +128,11 @@ impl Launch {
     /// Threads of a CTA.
     pub fn threads(&self) -> u32 {
         self.warps * crate::distribution::LANES
+    }
+
+    /// CTAs of the grid.
+    pub fn ctas(&self) -> u64 {
+        self.grid.iter().fold(1, |n, &extent| n.saturating_mul(u64::from(extent)))
     }
 
     /// CTAs of a cluster.
@@ -393,6 +400,11 @@ pub enum StmtKind {
         /// What the author wrote.
         message: String,
     },
+    /// One thread writes down that it came here, and when.
+    Trace {
+        /// Place in the list of events.
+        event: u32,
+    },
     /// Prints scalars, once a CTA.
     Printf {
         /// Text with `{}` for each argument.
@@ -449,6 +461,7 @@ macro_rules! bodies_of {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => [$none, $none],
         }
     };

@@ -82,6 +82,7 @@ pub fn effect(stmts: &[Stmt]) -> Effect {
             | StmtKind::Pipe(_)
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => Effect::Nothing,
         })
     })

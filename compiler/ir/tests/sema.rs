@@ -286,6 +286,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             StmtKind::GridWait => "grid_wait".to_owned(),
             StmtKind::GridLaunch => "grid_launch".to_owned(),
             StmtKind::Assert { message, .. } => format!("assert {message}"),
+            StmtKind::Trace { event } => format!("trace {event}"),
             StmtKind::Printf { format, .. } => format!("printf {format}"),
             StmtKind::For { step, body, .. } => {
                 lines.push(format!("{indent}for step {step}"));

@@ -18,7 +18,7 @@ use crate::back_end::{Product, in_parallel};
 use crate::cli::{Answer, Format, exit};
 use crate::operations::{Operation, described, obligations};
 use crate::output;
-use crate::package::{Manifest, sha256};
+use crate::package::{Manifest, sha256, traced_roles};
 use crate::session::{self, Refusal};
 
 /// What the name of such a file ends with.
@@ -86,6 +86,8 @@ pub fn artefact(
         kernel_ir: sha256(print::kernel(kernel).as_bytes()),
         device_ir: sha256(print::device(&built.device).as_bytes()),
         waived: output::waived(sources, &built.waived).lines().map(str::to_owned).collect(),
+        events: kernel.events.clone(),
+        roles: traced_roles(kernel),
     };
     Artefact {
         head,

@@ -18,6 +18,7 @@ use std::any::Any;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kernel_abi::trace;
 use kernel_ir::target::Target;
 
 /// Exit codes of every subcommand.
@@ -146,6 +147,16 @@ pub struct KernelArgs {
     /// The target: sm_90a, sm_100a or sm_103a; otherwise the first that the file states.
     #[arg(long, value_name = "TARGET", value_parser = parse_target)]
     pub target: Option<Target>,
+    /// The kernel writes its events down: `trace "text";`, at most 64 of each CTA and role or as many as are asked for.
+    #[arg(
+        long,
+        value_name = "RECORDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(trace::MAX_RECORDS))
+    )]
+    pub trace: Option<u32>,
 }
 
 /// Reads a target name for clap.

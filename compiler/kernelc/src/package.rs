@@ -90,6 +90,12 @@ pub struct KernelEntry {
     pub ops: String,
     /// Findings that the source waives, each with its reason.
     pub waived: Vec<String>,
+    /// Texts of the events that it writes down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// Names of the roles that do so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<String>,
 }
 
 /// Launch shape and attributes.
@@ -182,7 +188,15 @@ pub fn manifest_entry(
         cubin_sha256: sha256(&product.cubin),
         ops: format!("{stem}.ops.json"),
         waived: output::waived(sources, &built.waived).lines().map(str::to_owned).collect(),
+        events: kernel.events.clone(),
+        roles: traced_roles(kernel),
     }
+}
+
+/// Names of all roles, where events are written down.
+pub fn traced_roles(kernel: &Kernel) -> Vec<String> {
+    let roles = kernel.roles.iter().filter(|_| !kernel.events.is_empty());
+    roles.map(|role| role.name.clone()).collect()
 }
 
 fn param_entry(kernel: &Kernel, param: &Param) -> ParamEntry {

@@ -98,6 +98,10 @@ impl Session {
             },
         };
         let bindings = parse_bindings(&args.bind).map_err(|message| usage(format, &message))?;
+        let bindings = match args.trace {
+            Some(records) => bindings.traced(records),
+            None => bindings,
+        };
         let target = match args.target {
             Some(target) => target,
             None => *template.targets().first().ok_or_else(|| {

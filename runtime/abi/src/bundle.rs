@@ -141,6 +141,12 @@ pub struct KernelHead {
     pub device_ir: String,
     /// Findings that the source waives, each with its reason.
     pub waived: Vec<String>,
+    /// Texts of the events that it writes down, see [`crate::trace`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// Names of the roles that do so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<String>,
 }
 
 impl KernelHead {

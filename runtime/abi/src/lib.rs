@@ -13,6 +13,7 @@ pub mod hex;
 pub mod numeric;
 pub mod plan;
 pub mod stored;
+pub mod trace;
 pub mod whole;
 
 pub use access::Access;

@@ -69,6 +69,8 @@ fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) 
         kernel_ir: "0a".repeat(32),
         device_ir: "b1".repeat(32),
         waived: vec!["E0107: a reason".to_owned()],
+        events: vec!["weights are there".to_owned()],
+        roles: vec!["work".to_owned()],
     };
     Artefact {
         head,

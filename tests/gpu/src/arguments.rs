@@ -15,7 +15,8 @@ pub(crate) const USAGE: &str = "usage:
   gpu-tests sources --out DIR [--suite DIR]      writes all kernels with a build.toml; then
                                                  kernelc build DIR --set gpu --target sm_90a --out OUT
   gpu-tests run --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE] [--bare] [--limit SECONDS]
-      [libtest options, WORD]; --bare: no guards around buffers; --limit: of one launch
+      [--trace FILE] [libtest options, WORD]; --bare: no guards around buffers; --limit: of one launch; --trace: events
+      of the kernels of a bundle that was built with --trace, by case, in Chrome's format
   gpu-tests plan --bundle OUT/gpu.kbundle [--seed N] [--device N] [--report FILE]
       a plan of kernels, copies and collectives as graphs, with and without shared memory and poison
   gpu-tests fallback --bundle OUT/gpu.kbundle [--seed N] [--device N] [--suite DIR] [--report FILE]
@@ -80,6 +81,8 @@ pub(crate) struct Arguments {
     pub(crate) out: Option<PathBuf>,
     pub(crate) bundle: Option<PathBuf>,
     pub(crate) report: Option<PathBuf>,
+    /// Where events go.
+    pub(crate) trace: Option<PathBuf>,
     pub(crate) cubins: Option<PathBuf>,
     pub(crate) ptx: Option<PathBuf>,
     pub(crate) target: String,
@@ -149,6 +152,7 @@ impl Arguments {
             out: None,
             bundle: None,
             report: None,
+            trace: None,
             cubins: None,
             ptx: None,
             target: "sm_90a".to_owned(),
@@ -190,6 +194,7 @@ impl Arguments {
                 "--runs" => all.runs = number(&word, &value()?)?,
                 "--every" if all.task == Task::Numerics => all.every = true,
                 "--rehearse" if all.task == Task::Numerics => all.rehearse = true,
+                "--trace" if all.task == Task::Run => all.trace = Some(value()?.into()),
                 "--bare" if all.task == Task::Run => all.care.is_bare = true,
                 "--limit" if all.task == Task::Run => {
                     all.care.limit = Duration::from_secs(number(&word, &value()?)?);

@@ -1,17 +1,20 @@
 //! One case: the kernel of the bundle on the device, its source on the emulator, the same inputs for both.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kernel_abi::bundle::{Bundle, KernelRef};
+use kernel_abi::bundle::{Bundle, KernelHead, KernelRef};
+use kernel_abi::plan::ExtentSpec;
+use kernel_abi::trace::{self, Names, Records};
 use kernel_emulator::{Memory, Options, run_kernel};
 use kernel_ir::kernel::ParamId;
 use kernel_ir::ops::hardware::Slack;
-use kernel_ir::pipeline::Built;
+use kernel_ir::pipeline::{self, Built};
 use kernel_ir::print;
 use kernel_runtime::kernel::fits;
 use kernel_runtime::{DeviceInfo, KernelImage};
 use kernel_tests::gpu::Source;
-use kernel_tests::program::target;
+use kernel_tests::program::{bindings, target};
 use kernel_tests::runner;
 use libtest_mimic::{Completion, Failed};
 use serde_json::{Value, json};
@@ -33,6 +36,8 @@ pub(crate) struct Bench {
     seed: u64,
     /// What came out, one entry a case.
     rows: Mutex<Vec<Value>>,
+    /// Events of cases that write them down, for viewers; by the name of the case.
+    events: Mutex<BTreeMap<String, Value>>,
 }
 
 impl Bench {
@@ -43,7 +48,14 @@ impl Bench {
     pub(crate) fn new(bundle: Bundle, machine: Machine, seed: u64) -> Result<Bench, String> {
         let target = target_of(&bundle, machine.device.info())?;
         let machine = Mutex::new(machine);
-        Ok(Bench { bundle, target, machine, seed, rows: Mutex::new(Vec::new()) })
+        Ok(Bench {
+            bundle,
+            target,
+            machine,
+            seed,
+            rows: Mutex::new(Vec::new()),
+            events: Mutex::default(),
+        })
     }
 
     /// Whether the kernels of a source are made for what the bundle is run for.
@@ -100,7 +112,20 @@ impl Bench {
         let (bundled, prepared) = self.prepare(source, number)?;
         let params = &prepared.built.kernel.params;
         let ran = self.machine().run(&KernelImage::of(bundled), params, &prepared.memory);
-        prepared.judge(ran.map_err(|stop| stop.to_string())?)
+        let mut outputs = ran.map_err(|stop| stop.to_string())?;
+        let traced = outputs.iter().position(|(id, _)| params[*id].name == trace::PARAM);
+        if let Some(at) = traced {
+            let (_, bytes) = outputs.remove(at);
+            let events = events(bundled.head(), &bytes)?;
+            let mut all = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+            all.insert(source.cases[number].name.clone(), events);
+        }
+        prepared.judge(outputs)
+    }
+
+    /// The events of all cases that wrote them down, one entry a case.
+    pub(crate) fn events(&self) -> Value {
+        json!(*self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The device, for one launch at a time.
@@ -120,7 +145,14 @@ impl Bench {
         })?;
         let program = source.program();
         let template = program.front.template(&case.kernel).ok_or("the file has no such kernel")?;
-        let built = program.build(template, &case.bind, target(&self.target)?)?;
+        let bindings = bindings(template, &case.bind);
+        let bindings = match room(bundled.head()) {
+            Some(records) => bindings.traced(records),
+            None => bindings,
+        };
+        let target = target(&self.target)?.ok_or("the bundle states no target")?;
+        let built =
+            pipeline::build(template, &bindings, target).map_err(|found| program.show(&found))?;
         if hash(&print::kernel(&built.kernel)) != bundled.head().kernel_ir {
             return Err("the bundle was built from another source".to_owned());
         }
@@ -132,6 +164,45 @@ impl Bench {
         run_kernel(&built.kernel, &mut wanted, &Options::STANDARD)
             .map_err(|error| format!("on the emulator: {error}"))?;
         Ok((bundled, Prepared { built, memory, wanted, slack: case.directives.gpu }))
+    }
+}
+
+/// Room of a kernel for records of each CTA and role, where it writes its events down.
+fn room(head: &KernelHead) -> Option<u32> {
+    let param = head.signature.param(trace::PARAM)?;
+    let [ExtentSpec::Const(words)] = param.shape.as_slice() else { return None };
+    let part = trace::part_words(*words, ctas(head), head.roles.len());
+    Some(trace::records(part))
+}
+
+fn ctas(head: &KernelHead) -> u64 {
+    head.launch.grid.iter().map(|&extent| u64::from(extent)).product()
+}
+
+/// What a launch has written down, for viewers.
+///
+/// # Errors
+/// An event that the kernel does not have, or a thread whose time goes back.
+fn events(head: &KernelHead, bytes: &[u8]) -> Result<Value, String> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let records = Records::read(&words, ctas(head), head.roles.len());
+    for pair in records.list.windows(2) {
+        let is_one = (pair[0].cta, pair[0].role) == (pair[1].cta, pair[1].role);
+        if is_one && (pair[0].time > pair[1].time || pair[0].clock >= pair[1].clock) {
+            return Err(format!("CTA {} has gone back in time", pair[0].cta));
+        }
+    }
+    match records.list.iter().find(|record| head.events.len() <= record.event as usize) {
+        Some(record) => Err(format!("CTA {} has written an unknown event", record.cta)),
+        None if records.list.is_empty() && records.dropped == 0 => {
+            Err("nothing was written down".to_owned())
+        }
+        None => {
+            let names = Names { events: &head.events, roles: &head.roles, unit: "ns" };
+            let text = trace::chrome(names, &[records]);
+            serde_json::from_str(&text).map_err(|error| error.to_string())
+        }
     }
 }
 

@@ -148,6 +148,7 @@ fn run(all: &Arguments) -> Result<u8, Stop> {
     );
     let bundle = all.open_bundle()?;
     let report = Report::create(all.report.as_deref())?;
+    let events = Report::create(all.trace.as_deref())?;
     let sources = own_sources(all)?;
     let seed = all.seed.unwrap_or_else(fresh_seed);
     let bench = match Machine::open(all.device, all.care) {
@@ -166,6 +167,7 @@ fn run(all: &Arguments) -> Result<u8, Stop> {
     match bench {
         Ok(bench) => {
             report.finish(&bench.report())?;
+            events.finish(&bench.events())?;
             if bench.is_given_up() {
                 // The end of the process would wait for the kernel that does not end.
                 kernel_runtime::end_process(code.max(1));

@@ -99,6 +99,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
         | DeviceOp::Assert { .. }
+        | DeviceOp::Trace { .. }
         | DeviceOp::Printf { .. } => false,
     })
 }

@@ -51,7 +51,8 @@ impl Used {
                     self.add(then_body);
                     self.add(else_body);
                 }
-                DeviceOp::Const { .. }
+                DeviceOp::Trace { .. }
+                | DeviceOp::Const { .. }
                 | DeviceOp::Special { .. }
                 | DeviceOp::ScalarParam { .. }
                 | DeviceOp::Unary { .. }
@@ -214,7 +215,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     }
 
     /// The first thread of the role, or of the CTA.
-    fn is_first_thread(&self) -> Value<'c, 'm> {
+    pub(super) fn is_first_thread(&self) -> Value<'c, 'm> {
         let b = &self.build;
         let role = self.role.and_then(|role| self.kernel.roles.get(role));
         let first = role.map_or(0, |role| role.first_thread());

@@ -46,6 +46,7 @@ impl KernelBuilder {
                 roles: IndexVec::new(),
                 maps: Default::default(),
                 barriers: IndexVec::new(),
+                events: Vec::new(),
                 body: Vec::new(),
                 shared_bytes: 0,
                 locs: IndexVec::new(),

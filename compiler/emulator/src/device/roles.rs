@@ -10,7 +10,7 @@ use kernel_ir::ops::Elements;
 use super::Machine;
 use super::pipes::Post;
 use super::registers::Registers;
-use crate::counters::Printed;
+use crate::counters::{Event, Printed};
 use crate::error::EmuError;
 use crate::pipes::Pipes;
 use crate::roles::Clock;
@@ -32,6 +32,7 @@ struct Done {
     stores: RoleStores,
     clock: Clock,
     printed: Vec<Printed>,
+    events: Vec<Event>,
     flops: u64,
     steps: u64,
 }
@@ -87,10 +88,10 @@ impl<'k> Machine<'k> {
             }
             let ended = machine.block(body).and_then(|()| machine.end_tensor());
             ended.map_err(|e| e.threads_from(declared.first_thread()))?;
-            let Machine { view, clock, printed, flops, steps: after, .. } = machine;
+            let Machine { view, clock, printed, events, flops, steps: after, .. } = machine;
             pipes.leave();
             let (stores, steps) = (view.into_role(arrivals), after - steps);
-            Ok(Some(Done { stores, clock, printed, flops, steps }))
+            Ok(Some(Done { stores, clock, printed, events, flops, steps }))
         };
         // Copies land on a part of their own.
         let count = roles.len() + usize::from(!kernel.barriers.is_empty());
@@ -98,6 +99,7 @@ impl<'k> Machine<'k> {
             self.view.end_role(done.stores, before)?;
             self.clock.end(&done.clock);
             self.printed.extend(done.printed);
+            self.events.extend(done.events);
             self.flops += done.flops;
             self.steps += done.steps;
         }

@@ -38,6 +38,7 @@ impl Device {
             roles: Default::default(),
             barriers: Default::default(),
             maps: Default::default(),
+            events: Vec::new(),
             body: Vec::new(),
             shared_bytes,
             locs: Default::default(),

@@ -6,7 +6,7 @@ use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::pipes::Post;
-use crate::counters::Printed;
+use crate::counters::{Event, Printed};
 use crate::error::EmuError;
 use crate::pipes::Pipes;
 use crate::roles::Clock;
@@ -18,6 +18,7 @@ struct Done {
     stores: RoleStores,
     clock: Clock,
     printed: Vec<Printed>,
+    events: Vec<Event>,
     flops: u64,
     steps: u64,
 }
@@ -70,10 +71,10 @@ impl<'k> Machine<'k> {
             }
             machine.block(body)?;
             machine.end_tensor()?;
-            let Machine { view, clock, printed, flops, steps: after, .. } = machine;
+            let Machine { view, clock, printed, events, flops, steps: after, .. } = machine;
             pipes.leave();
             let (stores, steps) = (view.into_role(arrivals), after - steps);
-            Ok(Some(Done { stores, clock, printed, flops, steps }))
+            Ok(Some(Done { stores, clock, printed, events, flops, steps }))
         };
         // Copies land on a part of their own.
         let count = roles.len() + usize::from(!kernel.barriers.is_empty());
@@ -81,6 +82,7 @@ impl<'k> Machine<'k> {
             self.view.end_role(done.stores, before)?;
             self.clock.end(&done.clock);
             self.printed.extend(done.printed);
+            self.events.extend(done.events);
             self.flops += done.flops;
             self.steps += done.steps;
         }

@@ -95,6 +95,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             }
         }
         DeviceOp::Assert { cond, .. } | DeviceOp::If { cond, .. } => see(*cond),
+        DeviceOp::Trace { event: _ } => {}
         DeviceOp::Printf { args, .. } => args.iter().for_each(|&frag| see(frag)),
         DeviceOp::For { start, end, .. } => {
             see(*start);
@@ -152,6 +153,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
         | DeviceOp::Assert { .. }
+        | DeviceOp::Trace { .. }
         | DeviceOp::Printf { .. }
         | DeviceOp::If { .. } => None,
     }
@@ -235,6 +237,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::GridWait
             | DeviceOp::GridLaunch
             | DeviceOp::Assert { .. }
+            | DeviceOp::Trace { .. }
             | DeviceOp::Printf { .. } => {}
         }
         each_read(&stmt.op, |frag| used[frag.index()] = true);

@@ -95,6 +95,7 @@ fn mark(stmts: &[Stmt], uses: &FxHashMap<ValueId, u32>, found: &mut FxHashSet<Va
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. }
             | StmtKind::Role { .. }
             | StmtKind::For { .. }

@@ -45,6 +45,7 @@ impl Sample {
             smem: IndexVec::new(),
             roles: IndexVec::new(),
             barriers: IndexVec::new(),
+            events: Vec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: Span::default(),

@@ -68,6 +68,7 @@ impl<'k> Expander<'k> {
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Settle { .. }
@@ -111,6 +112,7 @@ impl<'k> Expander<'k> {
             | StmtKind::Store { .. }
             | StmtKind::Prefetch { .. }
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {
                 if waits {
                     self.flush();
@@ -199,6 +201,7 @@ impl<'k> Expander<'k> {
                     self.b.emit(DeviceOp::Assert { cond, message: message.clone() });
                 }
             }
+            StmtKind::Trace { event } => self.b.emit(DeviceOp::Trace { event: *event }),
             StmtKind::Printf { format, args } => {
                 let args = args.iter().map(|&arg| self.frag(arg)).collect();
                 self.b.emit(DeviceOp::Printf { format: format.clone(), args });

@@ -50,6 +50,7 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
         | StmtKind::GridWait
         | StmtKind::GridLaunch => {}
         StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),
+        StmtKind::Trace { event: _ } => {}
         StmtKind::Printf { args, .. } => args.iter().copied().for_each(see),
         StmtKind::For { start, end, .. } => {
             see(*start);

@@ -324,6 +324,7 @@ impl Walk<'_> {
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
+                | StmtKind::Trace { .. }
                 | StmtKind::Printf { .. } => {}
             }
         }

@@ -167,6 +167,7 @@ pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }
+        | StmtKind::Trace { .. }
         | StmtKind::Printf { .. } => {}
     }
 }

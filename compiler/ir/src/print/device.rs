@@ -220,6 +220,10 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::GridWait => "grid_wait".to_owned(),
         DeviceOp::GridLaunch => "grid_launch".to_owned(),
         DeviceOp::Assert { cond, message } => format!("assert {cond}, {message:?}"),
+        DeviceOp::Trace { event } => {
+            let name = device.events.get(*event as usize).map_or("", String::as_str);
+            format!("trace {name:?}")
+        }
         DeviceOp::Printf { format, args } => {
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             format!("printf {format:?}{args}")

@@ -133,6 +133,10 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
         StmtKind::GridWait => line!(text, depth, "grid_wait"),
         StmtKind::GridLaunch => line!(text, depth, "grid_launch"),
         StmtKind::Assert { cond, message } => line!(text, depth, "assert {cond}, {message:?}"),
+        StmtKind::Trace { event } => {
+            let name = kernel.events.get(*event as usize).map_or("", String::as_str);
+            line!(text, depth, "trace {name:?}");
+        }
         StmtKind::Printf { format, args } => {
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             line!(text, depth, "printf {format:?}{args}");

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use kernel_abi::DType;
+use kernel_abi::{Access, DType, trace};
 use kernel_dsl::ast;
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -27,8 +27,8 @@ use crate::distribution::{Distribution, LANES};
 use crate::index::IndexVec;
 use crate::infer;
 use crate::kernel::{
-    ClusterAxis, Kernel, Launch, Literal, Op, ParamId, Pdl, RoleId, Stmt, StmtKind, Value, ValueId,
-    VarId, Waiver,
+    ClusterAxis, Extent, Kernel, Launch, Literal, Op, Param, ParamId, Pdl, RoleId, Stmt, StmtKind,
+    Value, ValueId, VarId, Waiver,
 };
 use crate::target::Target;
 use crate::verify;
@@ -134,6 +134,8 @@ pub(super) struct Lower<'a> {
     pub(super) role: Option<RoleId>,
     /// Pipelines and barriers.
     pub(super) pipes: Pipes<'a>,
+    /// Room for so many records of events, where they are asked for.
+    pub(super) records: Option<u32>,
     /// A limit was reached; nothing more is done.
     stopped: bool,
 }
@@ -160,6 +162,7 @@ impl<'a> Lower<'a> {
             smem: IndexVec::new(),
             roles: IndexVec::new(),
             barriers: IndexVec::new(),
+            events: Vec::new(),
             body: Vec::new(),
             waivers: Vec::new(),
             span: template.span(),
@@ -182,6 +185,7 @@ impl<'a> Lower<'a> {
             depth: 0,
             role: None,
             pipes: Pipes::default(),
+            records: None,
             stopped: false,
         }
     }
@@ -195,11 +199,39 @@ impl<'a> Lower<'a> {
         let params = self.params(&kernel.buffers);
         launch.and(params)?;
         self.rank_param(kernel)?;
+        self.records = bindings.records();
         self.statements(&kernel.body);
+        self.trace_param()?;
         self.connect();
         if self.report.has_errors() {
             return Err(Refused);
         }
+        Ok(())
+    }
+
+    /// The buffer for events, behind all other parameters; a kernel without events has none.
+    fn trace_param(&mut self) -> Outcome<()> {
+        let Some(records) = self.records.filter(|_| !self.kernel.events.is_empty()) else {
+            return Ok(());
+        };
+        let (ctas, roles) = (self.kernel.launch.ctas(), self.kernel.roles.len());
+        let span = self.kernel.span;
+        let Some(words) = trace::words(ctas, roles, records) else {
+            let reason = format!("{records} events of each of {ctas} CTAs and {roles} roles");
+            return Err(self.too_large(span, reason));
+        };
+        self.kernel.params.push(Param {
+            name: trace::PARAM.to_owned(),
+            access: Access::Inout,
+            settled: false,
+            words: None,
+            dtype: DType::U64,
+            shape: vec![Extent::Const(words)],
+            stored: None,
+            scaled: None,
+            contract: None,
+            span,
+        });
         Ok(())
     }
 

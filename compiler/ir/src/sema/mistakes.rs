@@ -119,6 +119,16 @@ pub(super) fn too_deep(span: Span) -> Diagnostic {
         .help("bind parts of it with `let` or `const`, or move inner blocks into a `fn`")
 }
 
+/// The text of an event is one line that shows something.
+pub(super) fn trace_mistake(event: &Text) -> Option<Diagnostic> {
+    let shows = !event.value.trim().is_empty() && !event.value.chars().any(char::is_control);
+    (!shows).then(|| {
+        Diagnostic::error(Code::E0206, "an event without a name")
+            .label(event.span, "one line of text says what happens here")
+            .help("write `trace \"weights are there\";`")
+    })
+}
+
 /// Placeholders and arguments of `printf` are equally many.
 pub(super) fn printf_mistake(text: &Text, args: usize) -> Option<Diagnostic> {
     let places = text.value.matches("{}").count();

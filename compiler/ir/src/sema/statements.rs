@@ -13,7 +13,7 @@ use super::check;
 use super::constants::{self, Const, ConstValue};
 use super::limits::MAX_RING;
 use super::lower::Lower;
-use super::mistakes::printf_mistake;
+use super::mistakes::{printf_mistake, trace_mistake};
 use super::not_built;
 use super::operands::{Operand, Tile, is_empty};
 use super::report::{Outcome, Refused};
@@ -106,13 +106,14 @@ impl<'a> Lower<'a> {
             Ast::GridLaunch => self.emit(StmtKind::GridLaunch, stmt.span),
             Ast::Assert(condition, text) => self.assert(condition, text.as_ref(), stmt.span),
             Ast::Printf(text, args) => self.printf(text, args, stmt.span),
+            Ast::Trace(event) => self.trace(event, stmt.span),
             Ast::Expr(e) => self.call_statement(e),
             Ast::Pipeline(pipeline) => self.pipeline(pipeline, stmt.span),
             Ast::Barrier(barrier) => self.barrier(barrier, stmt.span),
             Ast::Open(e) => self.open(e, stmt.span),
             Ast::Wait(e) => self.wait(e, stmt.span),
             Ast::Release(e) => self.release(e, stmt.span),
-            Ast::Publish(_) | Ast::Trace(_) | Ast::Unsafe(_) => Err(Refused),
+            Ast::Publish(_) | Ast::Unsafe(_) => Err(Refused),
         }
     }
 
@@ -455,6 +456,24 @@ impl<'a> Lower<'a> {
             values.extend(tile.id());
         }
         self.emit(StmtKind::Printf { format: text.value.clone(), args: values }, span)
+    }
+
+    /// Without a buffer for events nothing is left of the statement.
+    fn trace(&mut self, event: &'a Text, span: Span) -> Outcome<()> {
+        if let Some(diagnostic) = trace_mistake(event) {
+            return Err(self.error(diagnostic));
+        }
+        if self.records.is_none() {
+            return Ok(());
+        }
+        let events = &mut self.kernel.events;
+        let known = events.iter().position(|known| *known == event.value);
+        let place = known.unwrap_or_else(|| {
+            events.push(event.value.clone());
+            events.len() - 1
+        });
+        let event = u32::try_from(place).expect("a kernel has fewer statements");
+        self.emit(StmtKind::Trace { event }, span)
     }
 
     fn call_statement(&mut self, e: &'a Expr) -> Outcome<()> {

@@ -129,10 +129,11 @@ impl KernelTemplate {
     }
 }
 
-/// Values for `const` parameters by name.
+/// Values for `const` parameters by name, and whether the kernel writes its events down.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bindings {
     values: BTreeMap<String, ConstValue>,
+    records: Option<u32>,
 }
 
 impl Bindings {
@@ -160,6 +161,18 @@ impl Bindings {
         self
     }
 
+    /// The same, for a kernel that writes its events down: it has a last parameter with room for so many records.
+    #[must_use]
+    pub fn traced(mut self, records: u32) -> Self {
+        self.records = Some(records.clamp(1, kernel_abi::trace::MAX_RECORDS));
+        self
+    }
+
+    /// Room for records of events, where the kernel writes them down.
+    pub fn records(&self) -> Option<u32> {
+        self.records
+    }
+
     /// The value given for a parameter.
     pub fn get(&self, name: &str) -> Option<ConstValue> {
         self.values.get(name).copied()
@@ -173,6 +186,6 @@ impl Bindings {
 
 impl FromIterator<(String, ConstValue)> for Bindings {
     fn from_iter<I: IntoIterator<Item = (String, ConstValue)>>(iter: I) -> Self {
-        Bindings { values: iter.into_iter().collect() }
+        Bindings { values: iter.into_iter().collect(), records: None }
     }
 }

@@ -114,6 +114,7 @@ impl Walk<'_> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
     }

@@ -173,6 +173,7 @@ impl<'a> Walk<'a> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
     }
@@ -336,6 +337,7 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
     }

@@ -198,6 +198,11 @@ impl Structure<'_> {
                 }
             }
             DeviceOp::Assert { cond, .. } => self.element(loc, *cond, 0),
+            DeviceOp::Trace { event } => {
+                if self.kernel.events.len() <= *event as usize {
+                    self.fault(loc, "an event without a text".to_owned());
+                }
+            }
             DeviceOp::Printf { args, .. } => {
                 for arg in args {
                     self.element(loc, *arg, 0);
@@ -476,6 +481,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Pipe(_)
             | DeviceOp::Fence
             | DeviceOp::Assert { .. }
+            | DeviceOp::Trace { .. }
             | DeviceOp::Printf { .. } => Effect::Nothing,
         })
     })
@@ -573,6 +579,7 @@ impl Order<'_> {
             | DeviceOp::Pipe(_)
             | DeviceOp::Fence
             | DeviceOp::Assert { .. }
+            | DeviceOp::Trace { .. }
             | DeviceOp::Printf { .. } => at,
         }
     }

@@ -128,6 +128,7 @@ impl Walk<'_> {
             | StmtKind::SyncRole
             | StmtKind::Pipe(_)
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => at,
         }
     }
@@ -262,6 +263,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }
+        | StmtKind::Trace { .. }
         | StmtKind::Printf { .. } => None,
     })
 }

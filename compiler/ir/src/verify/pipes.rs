@@ -188,6 +188,7 @@ impl<'a> Walk<'a> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
         if self.role.is_none() && !matches!(stmt.kind, StmtKind::Role { .. }) {

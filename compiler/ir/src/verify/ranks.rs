@@ -179,6 +179,7 @@ impl<'k> Survey<'k> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
     }

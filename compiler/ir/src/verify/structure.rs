@@ -141,6 +141,11 @@ impl Walk<'_> {
                 self.uses(span, &[*cond]);
                 self.scalar_bool(span, *cond);
             }
+            StmtKind::Trace { event } => {
+                if self.kernel.events.len() <= *event as usize {
+                    self.fault(span, "an event without a text".to_owned());
+                }
+            }
             StmtKind::Printf { args, .. } => self.uses(span, args),
             StmtKind::For { var, start, end, step, body } => {
                 self.uses(span, &[*start, *end]);

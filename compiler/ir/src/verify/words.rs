@@ -82,6 +82,7 @@ impl Survey<'_> {
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
+                | StmtKind::Trace { .. }
                 | StmtKind::Printf { .. } => {}
             }
         }
@@ -189,6 +190,7 @@ impl Epoch<'_> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => at,
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kernel_abi::bundle::{Artefact, Bundle, Policy, encode};
+use kernel_abi::trace;
 use kernel_dsl::diag::Diagnostic;
 use kernel_ir::device::DeviceKernel;
 use kernel_ir::pipeline::{self, Built, Front};
@@ -43,6 +44,16 @@ pub struct BuildArgs {
     /// and left out.
     #[arg(long)]
     pub all_tunings: bool,
+    /// Kernels write their events down: `trace "text";`, at most 64 of each CTA and role or as many as are asked for.
+    #[arg(
+        long,
+        value_name = "RECORDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(trace::MAX_RECORDS))
+    )]
+    pub trace: Option<u32>,
     /// Folder for the results.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -261,6 +272,10 @@ fn points<'f>(
                 }));
             }
             for (name, bindings, optional) in variants {
+                let bindings = match args.trace {
+                    Some(records) => bindings.traced(records),
+                    None => bindings,
+                };
                 for &target in &targets {
                     let stamp = stamp(session, front, template, &bindings, target, machine);
                     let set = set.cloned();
@@ -361,6 +376,9 @@ fn stamp(
     let mut text = format!("{}\n{target}\n{}\n", machine.identity(), template.name());
     for (name, value) in bindings.iter() {
         text.push_str(&format!("{name}={value}\n"));
+    }
+    if let Some(records) = bindings.records() {
+        text.push_str(&format!("trace {records}\n"));
     }
     for file in front.program.files() {
         text.push_str(session.sources.name(file));

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use kernel_abi::numeric::compare::{Comparison, Tolerance, compare};
-use kernel_abi::{Access, DType, numeric};
+use kernel_abi::trace::Records;
+use kernel_abi::{Access, DType, numeric, trace};
 use kernel_dsl::diag::Diagnostic;
 use kernel_emulator::{Buffer, EmuError, Memory, Options, Schedule, Trace, run_device, run_kernel};
 use kernel_ir::index::IndexVec;
@@ -44,6 +45,10 @@ pub struct RunArgs {
     /// a model's activations may differ.
     #[arg(long, value_enum, default_value_t = Closeness::Formula)]
     pub tolerance: Closeness,
+    /// Where the events of --trace go, for viewers of Chrome's trace format; otherwise they are printed. Their times are
+    /// the statements that the CTA, or the role in it, has run.
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub trace_out: Option<PathBuf>,
     /// The level of the IR that runs; both must give the same bits.
     #[arg(long, value_enum, default_value_t = Level::Both)]
     pub level: Level,
@@ -128,10 +133,11 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
         }
     }
     let mut answer = report(cli.format, &built, &memory, &trace);
+    let mut staged = Staged::default();
+    events(args, &built, std::slice::from_ref(&trace), &mut answer, &mut staged);
     for (param, path) in &wanted {
         compare_one(cli.format, args.tolerance, &built, &memory, *param, path, &mut answer)?;
     }
-    let mut staged = Staged::default();
     for (param, path) in outputs {
         staged.add(path.clone(), encode(cli.format, &built, &memory, param, &path)?);
     }
@@ -427,12 +433,33 @@ fn comparison_line(format: Format, name: &str, c: &Comparison) -> String {
     line
 }
 
+/// Events that ranks have written down: as lines, or as a file.
+fn events(
+    args: &RunArgs,
+    built: &Built,
+    ranks: &[Trace],
+    answer: &mut Answer,
+    staged: &mut Staged,
+) {
+    let kernel = &built.kernel;
+    let roles: Vec<String> = kernel.roles.iter().map(|role| role.name.clone()).collect();
+    let names = trace::Names { events: &kernel.events, roles: &roles, unit: "steps" };
+    let room = args.kernel.trace.unwrap_or(trace::RECORDS);
+    let records: Vec<Records> =
+        ranks.iter().map(|trace| trace.records(kernel.launch.grid, room)).collect();
+    match &args.trace_out {
+        Some(path) => staged.add(path.clone(), trace::chrome(names, &records)),
+        None => answer.stdout.push_str(&trace::text(names, &records)),
+    }
+}
+
 fn report(format: Format, built: &Built, memory: &Memory, trace: &Trace) -> Answer {
     let mut answer = Answer::default();
     for printed in &trace.printed {
         answer.stdout.push_str(&printed.text);
     }
-    let buffers = built.kernel.params.iter_enumerated().filter(|(_, p)| p.access.is_writable());
+    let is_shown = |p: &Param| p.access.is_writable() && p.name != trace::PARAM;
+    let buffers = built.kernel.params.iter_enumerated().filter(|(_, p)| is_shown(p));
     for (id, param) in buffers {
         let Some(buffer) = memory.buffer(id) else { continue };
         let head: Vec<f64> = (0..buffer.len().min(8))

@@ -242,6 +242,7 @@ impl<'a> Machine<'a> {
             DeviceOp::Fence
             | DeviceOp::GridWait
             | DeviceOp::GridLaunch
+            | DeviceOp::Trace { .. }
             | DeviceOp::Printf { .. } => {}
             DeviceOp::CopyAsync { .. }
             | DeviceOp::LoadMatrices { .. }

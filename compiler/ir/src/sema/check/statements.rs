@@ -8,7 +8,9 @@ use kernel_dsl::ast::{
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::{Checker, Known, Use};
-use crate::sema::mistakes::{copy_dest, not_assignable, printf_mistake, settle_of, smem_assigned};
+use crate::sema::mistakes::{
+    copy_dest, not_assignable, printf_mistake, settle_of, smem_assigned, trace_mistake,
+};
 use crate::sema::{not_built, smem, tensor, warpgroup};
 
 impl<'a> Checker<'a, '_> {
@@ -82,7 +84,12 @@ impl<'a> Checker<'a, '_> {
             StmtKind::Pipeline(pipeline) => self.declare(&pipeline.name, Known::Value),
             StmtKind::Barrier(barrier) => self.declare(&barrier.name, Known::Value),
             StmtKind::Open(e) | StmtKind::Wait(e) | StmtKind::Release(e) => self.index_of(e),
-            StmtKind::Publish(_) | StmtKind::Trace(_) | StmtKind::Unsafe(_) => {}
+            StmtKind::Trace(event) => {
+                if let Some(diagnostic) = trace_mistake(event) {
+                    self.report.error(diagnostic);
+                }
+            }
+            StmtKind::Publish(_) | StmtKind::Unsafe(_) => {}
         }
     }
 

@@ -142,6 +142,7 @@ impl Varying {
                 | StmtKind::GridWait
                 | StmtKind::GridLaunch
                 | StmtKind::Assert { .. }
+                | StmtKind::Trace { .. }
                 | StmtKind::Printf { .. } => {}
             }
             for body in stmt.kind.bodies() {

@@ -186,6 +186,7 @@ impl<'a> Run<'a> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
         if self.role.is_none() {

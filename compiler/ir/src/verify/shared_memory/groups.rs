@@ -59,6 +59,7 @@ fn balance(stmts: &mut [Stmt]) -> Option<usize> {
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
+            | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => Some(0),
         };
         total = total.zip(own).map(|(a, b)| a + b);

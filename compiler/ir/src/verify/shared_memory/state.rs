@@ -294,6 +294,7 @@ pub(super) fn touches(stmts: &[Stmt]) -> bool {
         | StmtKind::GridWait
         | StmtKind::GridLaunch
         | StmtKind::Assert { .. }
+        | StmtKind::Trace { .. }
         | StmtKind::Printf { .. } => false,
     })
 }

@@ -7,8 +7,9 @@ use kernel_emulator::{
 };
 use kernel_ir::pipeline::Built;
 
-use super::{Level, RunArgs, refused, report, set_input};
+use super::{Level, RunArgs, events, refused, report, set_input};
 use crate::cli::{Answer, Cli, Format};
+use crate::package::Staged;
 use crate::session::{self, Refusal};
 
 /// Runs all ranks in every order that is asked for; all must give the same bits.
@@ -69,6 +70,9 @@ pub(super) fn execute(
         }
         answer.stdout.push_str(&report(cli.format, built, memory, trace).stdout);
     }
+    let mut staged = Staged::default();
+    events(args, built, &traces, &mut answer, &mut staged);
+    staged.commit(cli.format)?;
     Ok(answer)
 }
 

@@ -38,6 +38,8 @@ fn artefact(name: &str, kernel: &str, params: Vec<ParamSpec>) -> Artefact {
         kernel_ir: "00".repeat(32),
         device_ir: "00".repeat(32),
         waived: Vec::new(),
+        events: Vec::new(),
+        roles: Vec::new(),
     };
     let text = || name.to_owned();
     Artefact { head, cubin: text().into_bytes(), ptx: text(), report: text(), operations: text() }
