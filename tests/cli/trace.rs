@@ -57,7 +57,7 @@ fn nothing_is_left_of_events_that_nobody_asks_for() {
     let lines = text.lines().map(|line| if line.trim().starts_with("trace ") { "" } else { line });
     let without =
         lines.map(|line| line.replace("trace \"a \\\"round\\\"\";", "")).collect::<Vec<_>>();
-    let without = folder.file("trace.tile", &without.join("\n"));
+    let without = folder.file("trace.tile", without.join("\n"));
     let ptx = |file: &str, more: &[&str]| {
         let all = [&["emit", file, "--stage", "ptx"], more].concat();
         kernelc(all).expect_code(0).stdout
