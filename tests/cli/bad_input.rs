@@ -129,6 +129,15 @@ fn products_that_ptxas_serialises() {
 }
 
 #[test]
+fn ptx_of_an_author_that_ptxas_refuses() {
+    let source = "target sm_90a;\nkernel by_hand(input x : gmem f16[32], output y : gmem f16[32])\n\
+        launch { grid: 1, warps: 1 } {\n    let v = load x;\n    \
+        unsafe { ptx \"add.rz.f16 %0, %1, %1;\" out(w) in(v) = v + v; }\n    store w -> y;\n}\n";
+    let answer = refused_build("author", source.as_bytes(), &[], 4);
+    says(&answer, &["E0812", "k.tile:5", "add.rz.f16 %0, %1, %1;", "Illegal rounding modifier"]);
+}
+
+#[test]
 fn a_crash_of_ptxas() {
     let folder = scratch("crash");
     let source = folder.file("k.tile", COPY);

@@ -80,6 +80,16 @@ pub enum CodegenError {
         /// What it said, and how it ended.
         log: String,
     },
+    /// ptxas does not take PTX that an author wrote.
+    #[error("the assembler does not take the PTX at {place}, `{text}`: {said}")]
+    Author {
+        /// File and line of the text.
+        place: String,
+        /// The text.
+        text: String,
+        /// What ptxas said of it.
+        said: String,
+    },
     /// ptxas makes products of a warpgroup wait for each other.
     #[error("`{command}` serialises products of a warpgroup: {log}")]
     Serialized {
@@ -131,6 +141,7 @@ impl CodegenError {
             CodegenError::Mlir(_) | CodegenError::Translate(_) => Stage::Llvm,
             CodegenError::Backend(_) | CodegenError::Leftovers(_) => Stage::Ptx,
             CodegenError::Ptxas { .. }
+            | CodegenError::Author { .. }
             | CodegenError::Serialized { .. }
             | CodegenError::Crashed { .. }
             | CodegenError::ToolMissing { .. } => Stage::Cubin,
@@ -165,6 +176,7 @@ impl CodegenError {
             | CodegenError::Translate(_)
             | CodegenError::Backend(_)
             | CodegenError::Leftovers(_)
+            | CodegenError::Author { .. }
             | CodegenError::Ptxas { .. }
             | CodegenError::Worker(_) => None,
         }

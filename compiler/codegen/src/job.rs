@@ -8,7 +8,7 @@ use crate::context::MlirContext;
 use crate::error::{CodegenError, Stage};
 use crate::ptx::LeftoverKind;
 use crate::ptxas::{Cubin, Tools, Usage};
-use crate::{lower, ptx, ptxas, translate};
+use crate::{author, lower, ptx, ptxas, translate};
 
 /// A place in a source file, for messages of the running kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +142,10 @@ pub fn run(
         return Ok(made);
     }
     enter(Stage::Cubin);
-    made.cubin = Some(ptxas::assemble(&text, name, target, tools)?);
+    made.cubin =
+        Some(ptxas::assemble(&text, name, target, tools).map_err(|error| match input {
+            Input::Kernel { kernel, places } => author::blame(error, &text, kernel, places),
+            Input::Mlir(_) | Input::Llvm(_) | Input::Ptx(_) => error,
+        })?);
     Ok(made)
 }

@@ -19,6 +19,7 @@
 //! or clock: the tools that it runs are named by a [`Tools`]. LLVM may abort the process on input that
 //! it cannot select, so programs run jobs in a worker process.
 
+mod author;
 mod context;
 mod error;
 mod ffi;

@@ -237,6 +237,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 })?;
                 self.define(*dst, elements)
             }
+            DeviceOp::Inline { dst, text, equals: _, inputs } => {
+                let elements = self.inline(*dst, text, inputs)?;
+                self.define(*dst, elements)
+            }
             DeviceOp::Convert { dst, x } => {
                 let from = self.frag(x.frag)?.dtype;
                 let to = self.frag(*dst)?.dtype;

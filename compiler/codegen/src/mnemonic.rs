@@ -5,6 +5,9 @@
 //! it: the back end's instruction for that operation is not marked as touching memory, and a pass that
 //! sinks loads could carry one across it.
 
+use kernel_abi::DType;
+use kernel_ir::ops::inline::register_bits;
+
 /// Clobber that keeps plain accesses on their side.
 const MEMORY: &str = "~{memory}";
 
@@ -25,6 +28,22 @@ impl Asm {
             if inputs.is_empty() { MEMORY.to_owned() } else { format!("{inputs},{MEMORY}") };
         Asm { template: template.to_owned(), constraints, side_effects: true }
     }
+}
+
+/// PTX of an author: `%0` is the result, `%1`, `%2`, … are arguments of these types, the result's first. It computes
+/// from registers alone, so that what nobody needs may go; the result is written before all arguments are read.
+pub(crate) fn inline(text: &str, types: &[DType]) -> Option<Asm> {
+    let register = |&dtype: &DType| match (register_bits(dtype)?, dtype) {
+        (16, _) => Some("h"),
+        (_, DType::F32) => Some("f"),
+        (32, _) => Some("r"),
+        (_, _) => Some("l"),
+    };
+    let mut constraints = types.iter().map(register).collect::<Option<Vec<_>>>()?;
+    let result = format!("=&{}", constraints.first()?);
+    constraints[0] = &result;
+    let template = format!("{{\n\t{}\n\t}}", text.replace('%', "$"));
+    Some(Asm { template, constraints: constraints.join(","), side_effects: false })
 }
 
 /// `grid_wait`.

@@ -239,6 +239,10 @@ impl<'k> Machine<'k> {
                 let undefined = registers::either(undefined, c.undefined);
                 self.set(*dst, Registers { elements: out, undefined });
             }
+            DeviceOp::Inline { dst, text: _, equals, inputs: _ } => {
+                let equals = self.operand(equals, *dst);
+                self.set(*dst, equals.into_registers());
+            }
             DeviceOp::Join { dst, from } => {
                 let sources = from.iter().map(|&(frag, element)| (self.frag(frag), element));
                 let joined = registers::join(sources, self.kernel.frags[*dst].dtype, self.threads);

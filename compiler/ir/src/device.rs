@@ -5,6 +5,7 @@
 //! Addresses are element offsets from a parameter, or byte offsets into shared memory. Nothing is
 //! implied: shuffles, barriers and shared memory stand as operations.
 
+mod operand;
 mod tmem;
 mod warpgroup;
 
@@ -20,6 +21,7 @@ use crate::kernel::{
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
+pub use operand::{Arg, Frag, Map, Slot};
 pub use tmem::{TensorOp, TensorProduct};
 pub use warpgroup::{Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
@@ -139,67 +141,6 @@ pub enum WaitOrder {
     After,
     /// Some paths do.
     Mixed,
-}
-
-/// Registers of one thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frag {
-    /// Element type.
-    pub dtype: DType,
-    /// Number of elements.
-    pub len: u32,
-}
-
-/// Registers of one thread that are assigned to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slot {
-    /// The author's name and ring slot, for printing.
-    pub name: String,
-    /// Element type.
-    pub dtype: DType,
-    /// Number of elements.
-    pub len: u32,
-}
-
-/// An operand: element `i` of the operation takes element `map(i)` of `frag`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arg {
-    /// Source registers.
-    pub frag: FragId,
-    /// Which element goes where.
-    pub map: Map,
-}
-
-impl Arg {
-    /// The operand whose elements are used in order.
-    pub fn whole(frag: FragId) -> Arg {
-        Arg { frag, map: Map::Identity }
-    }
-
-    /// The operand whose element `index` is used everywhere.
-    pub fn all(frag: FragId, index: u32) -> Arg {
-        Arg { frag, map: Map::All(index) }
-    }
-
-    /// The element of `frag` that element `i` of the operation takes.
-    pub fn element(&self, i: u32) -> u32 {
-        match &self.map {
-            Map::Identity => i,
-            Map::All(index) => *index,
-            Map::Table(table) => table[i as usize],
-        }
-    }
-}
-
-/// Which element of an operand goes to which element of the operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Map {
-    /// Element `i` to element `i`.
-    Identity,
-    /// One element to all.
-    All(u32),
-    /// Element `table[i]` to element `i`.
-    Table(Vec<u32>),
 }
 
 /// A barrier with its place: a word of 64 bits for each slot.
@@ -427,6 +368,17 @@ pub enum DeviceOp {
         b: Arg,
         /// Addend.
         c: Arg,
+    },
+    /// PTX of the author, for each element.
+    Inline {
+        /// Result.
+        dst: FragId,
+        /// The instructions; `%0` is the result.
+        text: String,
+        /// What they compute.
+        equals: Arg,
+        /// `%1`, `%2`, ….
+        inputs: Vec<Arg>,
     },
     /// Conversion to the dtype of `dst`.
     Convert {

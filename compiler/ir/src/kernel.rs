@@ -9,6 +9,7 @@
 mod access;
 mod cluster;
 mod contract;
+mod inline;
 mod pipe;
 mod ranks;
 mod role;
@@ -535,6 +536,15 @@ pub enum Op {
         b: ValueId,
         /// Addend.
         c: ValueId,
+    },
+    /// PTX of the author, for each element: see [`crate::ops::inline`].
+    Inline {
+        /// The instructions; `%0` is the result.
+        text: String,
+        /// What they compute, in the language.
+        equals: ValueId,
+        /// `%1`, `%2`, ….
+        inputs: Vec<ValueId>,
     },
     /// Conversion to the dtype of the result.
     Convert {

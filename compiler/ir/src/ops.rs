@@ -9,6 +9,7 @@
 //! * [`elements`], [`eval`], [`convert`]: values as bits, and what operations make of them;
 //! * [`mma`], [`wgmma`]: contractions and products on the tensor core;
 //! * [`hardware`]: how far a GPU may be off;
+//! * [`inline`]: PTX that an author writes, and what of it is taken;
 //! * [`reduce`], [`contract`]: the order in which reductions and contractions add, derived from a
 //!   [`Distribution`](crate::distribution::Distribution).
 
@@ -18,6 +19,7 @@ pub mod elements;
 pub mod elementwise;
 pub mod eval;
 pub mod hardware;
+pub mod inline;
 pub mod math;
 pub mod mma;
 pub mod reduce;

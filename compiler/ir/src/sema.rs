@@ -22,6 +22,7 @@ mod elementwise;
 mod expressions;
 mod header;
 mod inline;
+mod inline_ptx;
 mod limits;
 mod lower;
 mod mistakes;

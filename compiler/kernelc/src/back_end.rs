@@ -250,6 +250,7 @@ fn failure(format: Format, errors: &[CodegenError]) -> Answer {
             CodegenError::ToolMissing { .. } => "E0801",
             CodegenError::Ptxas { .. } => "E0802",
             CodegenError::Serialized { .. } => "E0811",
+            CodegenError::Author { .. } => "E0812",
             CodegenError::Crashed { .. } => "E0803",
             CodegenError::WorkerDied { .. } | CodegenError::Worker(_) => "E0804",
             CodegenError::Backend(_)

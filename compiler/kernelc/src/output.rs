@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 
 use kernel_dsl::diag::render::{self, Look, Paint};
 use kernel_dsl::diag::{Diagnostic, Severity, json, sarif};
-use kernel_dsl::source::SourceMap;
-use kernel_ir::verify::Waived;
+use kernel_dsl::source::{SourceMap, Span};
+use kernel_ir::pipeline::Built;
 
 use crate::cli::{Answer, Format, exit};
 
@@ -46,16 +46,16 @@ pub fn diagnostics(format: Format, sources: &SourceMap, found: &[Diagnostic]) ->
     answer
 }
 
-/// Each waived finding with its reason, one a line.
-pub fn waived(sources: &SourceMap, waived: &[Waived]) -> String {
-    waived
-        .iter()
-        .map(|w| {
-            let place = w.diagnostic.primary().map_or(String::new(), |label| {
-                let at = sources.line_col(label.span.file, label.span.lo);
-                format!(" at {}:{}", sources.name(label.span.file), at.line)
-            });
-            format!("waived {}{place}: {}\n", w.diagnostic.code.name(), w.reason)
-        })
-        .collect()
+/// What is taken on trust, one a line: each waived finding with its reason, and each PTX of an author.
+pub fn trusted(sources: &SourceMap, built: &Built) -> String {
+    let at = |span: Span| {
+        format!(" at {}:{}", sources.name(span.file), sources.line_col(span.file, span.lo).line)
+    };
+    let waived = built.waived.iter().map(|w| {
+        let place = w.diagnostic.primary().map_or(String::new(), |label| at(label.span));
+        format!("waived {}{place}: {}\n", w.diagnostic.code.name(), w.reason)
+    });
+    let inline = built.kernel.inline_ptx();
+    let unsafe_ptx = inline.iter().map(|(span, text)| format!("unsafe ptx{}: {text}\n", at(*span)));
+    waived.chain(unsafe_ptx).collect()
 }

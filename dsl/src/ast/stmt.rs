@@ -453,7 +453,7 @@ pub struct Unsafe {
     pub ptx: Vec<Ptx>,
 }
 
-/// `ptx "…" out(a) in(b);`
+/// `ptx "…" out(a) in(b) = b + 1;`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ptx {
     /// The instruction text; `%0`, `%1`, … stand for outputs, then inputs.
@@ -462,6 +462,8 @@ pub struct Ptx {
     pub outputs: Vec<Expr>,
     /// Values that it reads.
     pub inputs: Vec<Expr>,
+    /// What the instructions compute, in the language.
+    pub meaning: Option<Expr>,
     /// Comments around it.
     pub trivia: Trivia,
     /// The whole statement.

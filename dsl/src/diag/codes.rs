@@ -117,6 +117,7 @@ codes! {
     E0220 "buffer argument with another qualifier" "fails:\n    fn f(x: static f32[8]) { }\n    kernel k(input x: gmem f32[8]) launch { grid: 1, warps: 1 } { f(x); }\nThe qualifier decides when a read is legal, so a function states it and the argument must have the same; `writable` takes any buffer that may be written.";
     E0221 "buffer where a value is needed, or the reverse" "fails:\n    let y = x + 1.0;        // x is a buffer\nwrite:\n    let y = load x + 1.0;\nThe cost of a load is always visible.";
     E0222 "indices that do not fit" "fails:\n    let v = load x[0];      // x has two axes\nwrite:\n    let v = load x[0, :];\nEvery axis has one index: a scalar, `a .. + L`, `:`, or an i32 tile; `_` adds an axis of 1.";
+    E0223 "PTX that is not taken" "fails:\n    unsafe { ptx \"ld.global.f32 %0, [%1];\" out(y) in(a) = a; }\nwrite:\n    unsafe { ptx \"fma.rn.f32 %0, %1, %2, %1;\" out(y) in(a, b) = fma(a, b, a); }\nA text is a list of instructions that compute `%0` from `%1`, `%2`, … in registers, in each thread for itself: no memory, no other threads, no branches, no special registers. `= value` says in the language what it computes, element by element; the emulator runs that, and tests on a GPU compare the two.";
 
     // Layouts.
     E0301 "undefined layout operation" "fails:\n    composition((4, 6):(1, 8), 5:3)\nThe divisibility that the operation needs does not hold for these layouts.";
@@ -172,6 +173,7 @@ codes! {
     E0808 "the back end refused the code" "MLIR or LLVM does not take what it was given. For a `.tile` file this is a fault of the compiler; for a text given with `--from` it is a fault of the text. The message says what was refused.";
     E0810 "the compiler contradicts itself" "An internal form breaks its own rules. This is a fault of the compiler, whatever the source says; report it with the reproduce command.";
     E0811 "products that wait for each other" "ptxas says that it serialises `wgmma`: the sums of products under way do not stay in their registers, because there are too few or because something moves them. The code would be right and slow, so it is not built. Take smaller sums, or keep less besides them.";
+    E0812 "PTX of an author that the assembler refuses" "fails:\n    unsafe { ptx \"add.rz.f16 %0, %1, %1;\" out(y) in(x) = x + x; }   // no such rounding\nThe text has the form of instructions that a kernel may hold (E0223), and the assembler knows no such combination of their parts. The message has what it says, and the place of the text.";
 
     // Findings of the audit.
     E0901 "non-coherent load of data that may change" "fails:\n    ld.global.nc.f32 %f1, [x];      // x is written by an earlier kernel\nA non-coherent load may be moved ahead of a wait. Use a plain load, or declare the parameter `--static` if nobody writes it.";

@@ -341,7 +341,10 @@ impl Parser<'_> {
                     places.into_iter().map(|place| build.cond(place)).collect()
                 };
                 let (outputs, inputs) = (places(Rule::ptx_out), places(Rule::ptx_in));
-                (build.text(&parts.need(Rule::string)), outputs, inputs)
+                let meaning = parts
+                    .take(Rule::ptx_meaning)
+                    .map(|meaning| build.value(Parts::of(meaning).need(Rule::value)));
+                (build.text(&parts.need(Rule::string)), outputs, inputs, meaning)
             });
             if built.is_some() && !cut.ended {
                 self.report_missing_end(cut.hi);
@@ -349,8 +352,14 @@ impl Parser<'_> {
             let span = self.span(at, cut.next);
             let next = cut.next.max(at + 1);
             let trivia = self.end(open, next - 1, span);
-            let built =
-                built.map(|(text, outputs, inputs)| Ptx { text, outputs, inputs, trivia, span });
+            let built = built.map(|(text, outputs, inputs, meaning)| Ptx {
+                text,
+                outputs,
+                inputs,
+                meaning,
+                trivia,
+                span,
+            });
             ptx.extend(built);
             at = next;
         }

@@ -517,6 +517,7 @@ fn kind(s: &mut Source<'_>) -> StmtKind {
                 text: text(s),
                 outputs: s.list(0, cond),
                 inputs: s.list(0, cond),
+                meaning: s.maybe(value),
                 trivia: trivia(s),
                 span: at(),
             }),

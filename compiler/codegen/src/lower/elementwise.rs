@@ -5,9 +5,10 @@
 //! in LLVM: integer division and shifts guard their operands.
 
 use kernel_abi::DType;
+use kernel_ir::device::{Arg, FragId};
 use kernel_ir::ops::{BinaryOp, CompareOp, UnaryOp};
 use melior::dialect::arith::{CmpfPredicate, CmpiPredicate};
-use melior::ir::Value;
+use melior::ir::{Type, Value};
 
 use super::{Lowered, Lowering, refuse};
 use crate::mnemonic::{self, Intrinsic, Shift};
@@ -16,6 +17,37 @@ use crate::mnemonic::{self, Intrinsic, Shift};
 const LOG2_E: f64 = std::f32::consts::LOG2_E as f64;
 
 impl<'c, 'm> Lowering<'c, 'm, '_> {
+    /// PTX of the author, once for each element.
+    pub(super) fn inline(
+        &self,
+        dst: FragId,
+        text: &str,
+        inputs: &[Arg],
+    ) -> Lowered<Vec<Value<'c, 'm>>> {
+        let b = &self.build;
+        let mut types = vec![self.frag(dst)?.dtype];
+        for input in inputs {
+            types.push(self.frag(input.frag)?.dtype);
+        }
+        let Some(asm) = mnemonic::inline(text, &types) else {
+            return refuse("PTX of a type that it computes nothing of");
+        };
+        let register = |dtype: DType| -> Lowered<Type<'c>> {
+            if dtype.bits() == 16 { Ok(b.types.i16) } else { self.element_type(dtype) }
+        };
+        let (result, whole) = (register(types[0])?, self.element_type(types[0])?);
+        self.each(dst, |i| {
+            let mut operands = Vec::with_capacity(inputs.len());
+            for (input, &dtype) in inputs.iter().zip(&types[1..]) {
+                let (value, own) = (self.operand(input, i)?, register(dtype)?);
+                let is_half = own == b.types.i16;
+                operands.push(if is_half { b.bitcast(own, value) } else { value });
+            }
+            let value = b.asm_values(&asm, &operands, result, 1)[0];
+            Ok(if result == b.types.i16 { b.bitcast(whole, value) } else { value })
+        })
+    }
+
     /// `op(x)`.
     pub(super) fn unary(
         &self,

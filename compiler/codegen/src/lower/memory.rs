@@ -74,6 +74,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Compare { .. }
         | DeviceOp::Select { .. }
         | DeviceOp::Fma { .. }
+        | DeviceOp::Inline { .. }
         | DeviceOp::Convert { .. }
         | DeviceOp::Copy { .. }
         | DeviceOp::Join { .. }

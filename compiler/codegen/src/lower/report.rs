@@ -60,6 +60,7 @@ impl Used {
                 | DeviceOp::Compare { .. }
                 | DeviceOp::Select { .. }
                 | DeviceOp::Fma { .. }
+                | DeviceOp::Inline { .. }
                 | DeviceOp::Convert { .. }
                 | DeviceOp::Copy { .. }
                 | DeviceOp::Join { .. }

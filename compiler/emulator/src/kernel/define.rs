@@ -60,6 +60,7 @@ impl Machine<'_> {
             | Op::Compare { .. }
             | Op::Select { .. }
             | Op::Fma { .. }
+            | Op::Inline { .. }
             | Op::Convert { .. }
             | Op::Iota
             | Op::Splat { .. }
@@ -143,6 +144,11 @@ impl Machine<'_> {
                 operand!(c);
                 eval::fma(&a, &b, &c, out);
                 self.count_flops(dtype, 2 * out.len());
+            }
+            Op::Inline { text: _, equals, inputs } => {
+                operand!(equals);
+                out.clone_from(&equals);
+                self.count_flops(dtype, inputs.len().min(1) * out.len());
             }
             Op::Convert { x } => convert::elements(&self.value(*x), dtype, out),
             Op::Splat { x } => out.fill(self.code(*x), shape::len(to)),

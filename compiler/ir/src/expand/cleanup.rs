@@ -56,6 +56,10 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         DeviceOp::Select { cond: a, a: b, b: c, .. } | DeviceOp::Fma { a, b, c, .. } => {
             args(&[a, b, c]);
         }
+        DeviceOp::Inline { equals, inputs, .. } => {
+            args(&[equals]);
+            inputs.iter().for_each(|x| args(&[x]));
+        }
         DeviceOp::Shuffle { x, lanes, .. } => {
             see(*x);
             match lanes {
@@ -123,6 +127,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Compare { dst, .. }
         | DeviceOp::Select { dst, .. }
         | DeviceOp::Fma { dst, .. }
+        | DeviceOp::Inline { dst, .. }
         | DeviceOp::Convert { dst, .. }
         | DeviceOp::Copy { dst, .. }
         | DeviceOp::Join { dst, .. }
@@ -211,6 +216,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::Compare { .. }
             | DeviceOp::Select { .. }
             | DeviceOp::Fma { .. }
+            | DeviceOp::Inline { .. }
             | DeviceOp::Convert { .. }
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }

@@ -149,6 +149,20 @@ impl Expander<'_> {
         self.bind(result, frag);
     }
 
+    pub(super) fn inline(
+        &mut self,
+        result: ValueId,
+        text: &str,
+        equals: ValueId,
+        inputs: &[ValueId],
+    ) {
+        let equals = self.operand(equals, result);
+        let inputs = inputs.iter().map(|&x| self.operand(x, result)).collect();
+        let text = text.to_owned();
+        let frag = self.define_value(result, |dst| DeviceOp::Inline { dst, text, equals, inputs });
+        self.bind(result, frag);
+    }
+
     pub(super) fn convert(&mut self, result: ValueId, x: ValueId) {
         let (from, to) = (self.kernel.values[x].dtype, self.kernel.values[result].dtype);
         if from == to {

@@ -237,6 +237,7 @@ impl<'k> Expander<'k> {
             Op::Compare { op, a, b } => self.compare(result, *op, *a, *b),
             Op::Select { cond, a, b } => self.select(result, *cond, *a, *b),
             Op::Fma { a, b, c } => self.fma(result, *a, *b, *c),
+            Op::Inline { text, equals, inputs } => self.inline(result, text, *equals, inputs),
             Op::Convert { x } => self.convert(result, *x),
             Op::Iota => self.iota(result),
             Op::Splat { x } => self.splat(result, *x),

@@ -83,6 +83,9 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
         Op::Select { cond: a, a: b, b: c } | Op::Fma { a, b, c } => {
             [a, b, c].into_iter().for_each(|x| see(*x));
         }
+        Op::Inline { text: _, equals, inputs } => {
+            std::iter::once(equals).chain(inputs).for_each(|x| see(*x));
+        }
         Op::Load { access, other, .. } => {
             other.iter().for_each(|x| see(*x));
             each_index(access, see);

@@ -355,6 +355,11 @@ impl Walk<'_> {
                     self.broadcast(Tile::Value(*x), result);
                 }
             }
+            Op::Inline { text: _, equals, inputs } => {
+                for x in std::iter::once(equals).chain(inputs) {
+                    self.broadcast(Tile::Value(*x), result);
+                }
+            }
             Op::Expand { x, axes } => {
                 for (axis, source) in axes.iter().enumerate() {
                     if let Some(source) = source {

@@ -135,6 +135,10 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::Fma { dst, a, b, c } => {
             format!("{} fma {}, {}, {}", def(*dst), arg(a), arg(b), arg(c))
         }
+        DeviceOp::Inline { dst, text, equals, inputs } => {
+            let inputs: String = inputs.iter().map(|x| format!(", {}", arg(x))).collect();
+            format!("{} ptx {text:?} as {}{inputs}", def(*dst), arg(equals))
+        }
         DeviceOp::Convert { dst, x } => format!("{} convert {}", def(*dst), arg(x)),
         DeviceOp::Copy { dst, x } => format!("{} copy {}", def(*dst), arg(x)),
         DeviceOp::Join { dst, from } => {

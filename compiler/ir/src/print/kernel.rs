@@ -261,6 +261,10 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
         Op::Compare { op, a, b } => format!("{} {a}, {b}", op.name()),
         Op::Select { cond, a, b } => format!("select {cond}, {a}, {b}"),
         Op::Fma { a, b, c } => format!("fma {a}, {b}, {c}"),
+        Op::Inline { text, equals, inputs } => {
+            let inputs: String = inputs.iter().map(|x| format!(", {x}")).collect();
+            format!("ptx {text:?} as {equals}{inputs}")
+        }
         Op::Convert { x } => format!("convert {x}"),
         Op::Iota => "iota".to_owned(),
         Op::Splat { x } => format!("splat {x}"),

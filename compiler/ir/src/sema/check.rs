@@ -6,6 +6,7 @@
 //! values, element types and shapes to instantiation.
 
 mod expressions;
+mod inline_ptx;
 mod items;
 mod statements;
 

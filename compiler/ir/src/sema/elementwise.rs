@@ -288,7 +288,7 @@ impl Lower<'_> {
     }
 
     /// Emits an operation whose result has the broadcast shape.
-    fn elementwise(
+    pub(super) fn elementwise(
         &mut self,
         dtype: DType,
         shape: Vec<u32>,
@@ -304,7 +304,7 @@ impl Lower<'_> {
     }
 
     /// The common shape of operands: aligned at the last axis, an extent of 1 is repeated.
-    fn broadcast(&mut self, tiles: &[&Tile], span: Span) -> Outcome<Vec<u32>> {
+    pub(super) fn broadcast(&mut self, tiles: &[&Tile], span: Span) -> Outcome<Vec<u32>> {
         let rank = tiles.iter().map(|tile| tile.shape.len()).max().unwrap_or(0);
         let mut shape = vec![1_u32; rank];
         for tile in tiles {

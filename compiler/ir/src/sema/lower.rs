@@ -345,6 +345,16 @@ impl<'a> Lower<'a> {
         )
     }
 
+    /// Statements of the open block so far.
+    pub(super) fn mark(&self) -> usize {
+        self.blocks.last().map_or(0, |block| block.stmts.len())
+    }
+
+    /// Those of the open block since then.
+    pub(super) fn since(&self, mark: usize) -> &[Stmt] {
+        self.blocks.last().and_then(|block| block.stmts.get(mark..)).unwrap_or_default()
+    }
+
     /// Appends a statement to the open block.
     pub(super) fn emit(&mut self, kind: StmtKind, span: Span) -> Outcome<()> {
         if self.stopped {

@@ -31,7 +31,6 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             (!is_built(&atom.value)).then_some((atom.value.span, what))
         }
         StmtKind::Publish(_) => Some((whole, "`publish`")),
-        StmtKind::Unsafe(_) => Some((whole, "`unsafe` blocks")),
         StmtKind::Move(mv) => moves(mv, whole),
         StmtKind::For(looped) => match &looped.over {
             ForOver::Range(..) => None,
@@ -60,6 +59,7 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         | StmtKind::GridLaunch
         | StmtKind::Assert(..)
         | StmtKind::Trace(_)
+        | StmtKind::Unsafe(_)
         | StmtKind::Printf(..)
         | StmtKind::Expr(_) => None,
     }

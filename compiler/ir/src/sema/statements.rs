@@ -113,7 +113,8 @@ impl<'a> Lower<'a> {
             Ast::Open(e) => self.open(e, stmt.span),
             Ast::Wait(e) => self.wait(e, stmt.span),
             Ast::Release(e) => self.release(e, stmt.span),
-            Ast::Publish(_) | Ast::Unsafe(_) => Err(Refused),
+            Ast::Unsafe(block) => self.inline_ptx(&block.ptx),
+            Ast::Publish(_) => Err(Refused),
         }
     }
 
@@ -186,7 +187,7 @@ impl<'a> Lower<'a> {
         })
     }
 
-    fn named_tile(&mut self, tile: Tile, name: &str) -> Entity {
+    pub(super) fn named_tile(&mut self, tile: Tile, name: &str) -> Entity {
         if let Some(id) = tile.id() {
             self.name_value(id, name);
         }

@@ -66,6 +66,11 @@ impl Structure<'_> {
                 self.args(loc, self.len(*dst), &[a, b, c]);
                 self.define(loc, *dst);
             }
+            DeviceOp::Inline { dst, text: _, equals, inputs } => {
+                let all: Vec<&Arg> = std::iter::once(equals).chain(inputs).collect();
+                self.args(loc, self.len(*dst), &all);
+                self.define(loc, *dst);
+            }
             DeviceOp::Join { dst, from } => {
                 if from.len() != self.len(*dst) as usize {
                     self.fault(loc, format!("{dst} is joined from {} elements", from.len()));
@@ -454,6 +459,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Compare { .. }
             | DeviceOp::Select { .. }
             | DeviceOp::Fma { .. }
+            | DeviceOp::Inline { .. }
             | DeviceOp::Convert { .. }
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }
@@ -556,6 +562,7 @@ impl Order<'_> {
             | DeviceOp::Compare { .. }
             | DeviceOp::Select { .. }
             | DeviceOp::Fma { .. }
+            | DeviceOp::Inline { .. }
             | DeviceOp::Convert { .. }
             | DeviceOp::Copy { .. }
             | DeviceOp::Join { .. }

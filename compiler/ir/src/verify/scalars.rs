@@ -472,6 +472,7 @@ impl<'k> Knowledge<'k> {
             }
             Op::Compare { .. }
             | Op::Fma { .. }
+            | Op::Inline { .. }
             | Op::ReadVar { .. }
             | Op::ArriveLast { .. }
             | Op::Contract { .. }

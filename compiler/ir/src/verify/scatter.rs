@@ -188,6 +188,7 @@ impl<'a> Walk<'a> {
             | Op::Unary { .. }
             | Op::Compare { .. }
             | Op::Fma { .. }
+            | Op::Inline { .. }
             | Op::Convert { .. }
             | Op::Splat { .. }
             | Op::Expand { .. }

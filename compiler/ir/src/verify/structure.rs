@@ -12,6 +12,7 @@ use crate::kernel::{
     AxisIndex, Kernel, Op, ParamId, PipeOp, PrefetchRange, RoleId, SlicePart, Start, Stmt,
     StmtKind, TENSOR_WARPS, Tensor, TileAccess, ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
 };
+use crate::ops::inline;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut walk = Walk {
@@ -309,6 +310,14 @@ impl Walk<'_> {
                 broadcast(&[&value(*a).shape, &value(*b).shape, &value(*c).shape]).as_ref()
                     == Some(&shape)
             }
+            Op::Inline { text, equals, inputs } => {
+                let all = std::iter::once(equals).chain(inputs);
+                let shapes: Vec<&Vec<u32>> = all.clone().map(|&x| &value(x).shape).collect();
+                let types: Vec<DType> = all.map(|&x| value(x).dtype).collect();
+                broadcast(&shapes).as_ref() == Some(&shape)
+                    && value(*result).dtype == value(*equals).dtype
+                    && inline::read(text, &types).is_ok()
+            }
             Op::Iota => shape.len() == 1,
             Op::Splat { x } => value(*x).is_scalar(),
             Op::Expand { x, axes } => {
@@ -471,6 +480,9 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
         }
         Op::Select { cond, a, b } => vec![*cond, *a, *b],
         Op::Fma { a, b, c } => vec![*a, *b, *c],
+        Op::Inline { text: _, equals, inputs } => {
+            std::iter::once(*equals).chain(inputs.iter().copied()).collect()
+        }
         Op::ArriveLast { word, .. } => vec![word.index],
         Op::Contract { a, b, acc, .. } | Op::Mma { a, b, acc, .. } => {
             [*a, *b].into_iter().chain(*acc).collect()

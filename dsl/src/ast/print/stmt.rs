@@ -508,6 +508,9 @@ fn ptx(stmt: &Ptx) -> Doc {
             docs.push(Doc::Nest(vec![Doc::Line, list]));
         }
     }
+    if let Some(meaning) = &stmt.meaning {
+        docs.push(Doc::Nest(vec![Doc::Line, text("= "), value(meaning)]));
+    }
     docs.push(text(";"));
     Doc::Group(docs)
 }

@@ -177,6 +177,7 @@ impl<'a> Machine<'a> {
                 let (a, b) = (m.arg(a, t, i).float(), m.arg(b, t, i).float());
                 Word::Float(a.mul_add(b, m.arg(c, t, i).float()))
             }),
+            DeviceOp::Inline { dst, equals, .. } => self.each(*dst, |m, t, i| m.arg(equals, t, i)),
             DeviceOp::Convert { dst, x } => self.each(*dst, |m, t, i| match m.arg(x, t, i) {
                 Word::Int(x) if dtype(*dst).is_float() => Word::Float(x as f32),
                 Word::Int(x) => wrap(x, dtype(*dst)),

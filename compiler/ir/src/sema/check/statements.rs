@@ -89,7 +89,8 @@ impl<'a> Checker<'a, '_> {
                     self.report.error(diagnostic);
                 }
             }
-            StmtKind::Publish(_) | StmtKind::Unsafe(_) => {}
+            StmtKind::Unsafe(block) => self.inline_ptx(&block.ptx),
+            StmtKind::Publish(_) => {}
         }
     }
 
@@ -403,7 +404,7 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// The target of `=`, or of a `load`.
-    fn assignable(&mut self, target: &'a Expr) {
+    pub(super) fn assignable(&mut self, target: &'a Expr) {
         let reference = match &target.kind {
             ExprKind::Ref(reference) => reference,
             ExprKind::Index(base, _) => {

@@ -305,6 +305,7 @@ impl<'a> Run<'a> {
             | Op::ScalarParam(_)
             | Op::Unary { .. }
             | Op::Fma { .. }
+            | Op::Inline { .. }
             | Op::Convert { .. }
             | Op::Iota
             | Op::Splat { .. }
