@@ -116,6 +116,7 @@ fn fences_that_are_left_out_are_found() {
                 TensorOp::Allocate { .. }
                 | TensorOp::Attach { .. }
                 | TensorOp::Free { .. }
+                | TensorOp::CopyScales { .. }
                 | TensorOp::Product(_)
                 | TensorOp::Load { .. } => true,
             }

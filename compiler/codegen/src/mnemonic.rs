@@ -426,15 +426,16 @@ pub(crate) fn wgmma_wait(pending: u32, count: u32) -> Asm {
     through(format!("wgmma.wait_group.sync.aligned {pending};"), count, "")
 }
 
-/// A product of a warpgroup, m64 by `n` by k16, both operands with k contiguous. Results: `n / 2` sums. Arguments:
-/// their values before, both descriptors, and whether they are added to.
-pub(crate) fn wgmma(n: u32, is_bf16: bool) -> Asm {
-    let dtype = if is_bf16 { "bf16" } else { "f16" };
+/// A product of a warpgroup, m64 by `n` by 32 bytes of k, both operands with k contiguous. Results: `n / 2` sums.
+/// Arguments: their values before, both descriptors, and whether they are added to.
+pub(crate) fn wgmma(n: u32, [left, right]: [DType; 2]) -> Asm {
+    // Operands of 16 bits may be transposed; these are not.
+    let (depth, order) = if left.bits() == 16 { (16, ", 0, 0") } else { (32, "") };
     let count = n / 2;
     let sums: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
     let (a, b, add) = (2 * count, 2 * count + 1, 2 * count + 2);
     let template = format!(
-        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{}}}, ${a}, ${b}, ${add}, 1, 1, 0, 0;",
+        "wgmma.mma_async.sync.aligned.m64n{n}k{depth}.f32.{left}.{right} {{{}}}, ${a}, ${b}, ${add}, 1, 1{order};",
         sums.join(", ")
     );
     through(template, count, "l,l,b")
@@ -478,23 +479,37 @@ pub(crate) fn tensor_commit() -> Asm {
 }
 
 /// Starts a product: address of the sums, both descriptors, that of the instruction, and whether it adds.
-pub(crate) fn tensor_product() -> Asm {
-    Asm::effect("tcgen05.mma.cta_group::1.kind::f16 [$0], $1, $2, $3, $4;", "r,l,l,r,b")
+pub(crate) fn tensor_product(kind: &str) -> Asm {
+    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}");
+    Asm::effect(&format!("{name} [$0], $1, $2, $3, $4;"), "r,l,l,r,b")
 }
 
-/// Reads so many columns at each address, and waits. Results: one register a column. Arguments: the addresses.
-pub(crate) fn tensor_load(sizes: &[u32]) -> Asm {
-    let count: u32 = sizes.iter().sum();
+/// Starts a copy of scales to the rows of each warp. Arguments: address and descriptor.
+pub(crate) fn tensor_scales() -> Asm {
+    Asm::effect("tcgen05.cp.cta_group::1.32x128b.warpx4 [$0], $1;", "r,l")
+}
+
+/// Starts a product with block scales: as [`tensor_product`], and the addresses of both operands' scales.
+pub(crate) fn scaled_product(kind: &str) -> Asm {
+    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}.block_scale");
+    Asm::effect(&format!("{name} [$0], $1, $2, $3, [$5], [$6], $4;"), "r,l,l,r,b,r,r")
+}
+
+/// Reads pieces of a shape, so many at each address, and waits. Results: `each` registers a piece. Arguments: the
+/// addresses.
+pub(crate) fn tensor_load(shape: &str, each: u32, sizes: &[u32]) -> Asm {
+    let count: u32 = sizes.iter().sum::<u32>() * each;
     let mut template = String::new();
     let mut first = 0;
     for (i, size) in sizes.iter().enumerate() {
-        let registers: Vec<String> = (first..first + size).map(|r| format!("${r}")).collect();
+        let end = first + size * each;
+        let registers: Vec<String> = (first..end).map(|r| format!("${r}")).collect();
         let address = count as usize + i;
         template += &format!(
-            "tcgen05.ld.sync.aligned.32x32b.x{size}.b32 {{{}}}, [${address}];\n\t",
+            "tcgen05.ld.sync.aligned.{shape}.x{size}.b32 {{{}}}, [${address}];\n\t",
             registers.join(", ")
         );
-        first += size;
+        first = end;
     }
     template += "tcgen05.wait::ld.sync.aligned;";
     // Results are written while addresses are still to be read.
@@ -822,7 +837,7 @@ mod tests {
 
     #[test]
     fn products_of_a_warpgroup_keep_their_sums_in_place() {
-        let product = wgmma(8, false);
+        let product = wgmma(8, [DType::F16; 2]);
         assert_eq!(
             product.template,
             "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, $8, $9, $10, 1, 1, 0, 0;"

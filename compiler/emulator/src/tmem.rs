@@ -1,4 +1,5 @@
-//! Tensor memory of a CTA: 128 rows of columns, which products of one role change late and loads of others read.
+//! Tensor memory of a CTA: columns of 128 rows, which products of one role change late and loads of others read. Tiles of
+//! 64 rows have the first ones: where those lie among the lanes of the hardware changes nothing.
 //!
 //! A product is complete when the round is that some `commit` behind it counts in. Who has seen such a round may read
 //! its columns, or start products there; the role that started it goes on without waiting, since its products follow
@@ -39,14 +40,19 @@ impl Column {
 #[derive(Default)]
 pub(crate) struct TensorMemory {
     columns: Vec<Column>,
+    /// Scales, four to each of 32 lanes of a column.
+    scales: Vec<Option<u8>>,
 }
+
+/// Scales in a column, of 32 rows.
+const COLUMN_SCALES: usize = 128;
 
 /// What a product multiplies.
 pub(crate) struct Factors {
-    /// Left operand, [`ROWS`] rows.
-    pub(crate) a: Vec<f32>,
+    /// Left operand, one row a row of the sums.
+    pub(crate) a: Vec<f64>,
     /// Right operand, one row a column of the sums.
-    pub(crate) b: Vec<f32>,
+    pub(crate) b: Vec<f64>,
     /// Elements of a row.
     pub(crate) depth: usize,
     /// Elements of a row that one instruction takes.
@@ -62,7 +68,40 @@ impl TensorMemory {
             complete: Vec::new(),
             reads: Vec::new(),
         };
-        TensorMemory { columns: vec![empty; columns] }
+        let scales = vec![None; columns * COLUMN_SCALES];
+        TensorMemory { columns: vec![empty; columns], scales }
+    }
+
+    /// A copy of scales is complete: a row's four follow each other.
+    pub(crate) fn set_scales(
+        &mut self,
+        column: u32,
+        bytes: &[u8],
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let first = column as usize * COLUMN_SCALES;
+        let Some(places) = self.scales.get_mut(first..first + bytes.len()) else {
+            return Err(no_scales(column, span));
+        };
+        for (place, &byte) in places.iter_mut().zip(bytes) {
+            *place = Some(byte);
+        }
+        Ok(())
+    }
+
+    /// The scales of so many rows, `count` each from a byte of their words on.
+    pub(crate) fn scales(
+        &self,
+        column: u32,
+        byte: u32,
+        rows: usize,
+        count: usize,
+        span: Span,
+    ) -> Result<Vec<u8>, EmuError> {
+        let first = column as usize * COLUMN_SCALES + byte as usize;
+        let places = (0..rows).flat_map(|row| (0..count).map(move |i| first + row * 4 + i));
+        let of = |place: usize| self.scales.get(place).copied().flatten();
+        places.map(|place| of(place).ok_or_else(|| no_scales(column, span))).collect()
     }
 
     /// So many columns from one on.
@@ -149,9 +188,10 @@ impl TensorMemory {
         span: Span,
     ) -> Result<(), EmuError> {
         let columns = self.range(first, count, span)?;
-        let mut sums = vec![0.0; ROWS * count];
+        let rows = (factors.a.len() / factors.depth.max(1)).min(ROWS);
+        let mut sums = vec![0.0; rows * count];
         if !factors.from_zero {
-            for row in 0..ROWS {
+            for row in 0..rows {
                 for (i, column) in columns.iter().enumerate() {
                     let before = column.rows[row].ok_or_else(|| unwritten(first, i, row, span))?;
                     sums[row * count + i] = before;
@@ -159,8 +199,8 @@ impl TensorMemory {
             }
         }
         let Factors { a, b, depth, step, .. } = factors;
-        wgmma::multiply_by(&mut sums, count, a, b, *depth, *step);
-        for row in 0..ROWS {
+        wgmma::multiply(&mut sums, count, a, b, *depth, *step);
+        for row in 0..rows {
             for (i, column) in columns.iter_mut().enumerate() {
                 column.rows[row] = Some(sums[row * count + i]);
             }
@@ -172,6 +212,12 @@ impl TensorMemory {
 fn race(first: i64, i: usize, by: &Clock, names: Names<'_>, span: Span, other: Stamp) -> EmuError {
     let column = first.saturating_add(i as i64);
     names.race(&format!("column {column} of tensor memory"), by, span, other)
+}
+
+fn no_scales(column: u32, span: Span) -> EmuError {
+    let message =
+        format!("use of scales in column {column} of tensor memory, which nothing brought");
+    EmuError::new(ErrorKind::Poison, span, message)
 }
 
 fn unwritten(first: i64, i: usize, row: usize, span: Span) -> EmuError {

@@ -22,7 +22,7 @@ use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 pub use operand::{Arg, Frag, Map, Slot};
-pub use tmem::{TensorOp, TensorProduct};
+pub use tmem::{TensorOp, TensorProduct, TensorScales};
 pub use warpgroup::{Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
 ids! {

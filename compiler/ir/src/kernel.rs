@@ -40,9 +40,12 @@ pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use role::{MAX_ROLES, Role, WARPGROUP, entry_registers};
 pub use smem::{Smem, SmemSwizzle, Space, Storage};
 pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, find_map, tensor_box, tensor_maps};
-pub use tmem::{TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma};
+pub use tmem::{
+    SCALE_BYTES, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, TENSOR_COLUMNS, TENSOR_WARPS, Tensor,
+    TensorAtom, TensorMma, scale_columns, scale_place,
+};
 pub(crate) use walk::defined_in;
-pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom};
+pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom, multiplies};
 pub use words::{Word, Words};
 
 ids! {

@@ -1,11 +1,16 @@
 //! Where tiles lie in the shared memory of a CTA: one after the other in the order of declaration, each slot
 //! at a multiple of the tile's alignment, then the barriers of roles, then the word with the address of tensor memory.
-//! What the compiler itself exchanges between warps lies behind them. Tiles in tensor memory lie in columns of their own.
+//! What the compiler itself exchanges between warps lies behind them. Tiles in tensor memory lie in columns of their own,
+//! and behind them, for each role with block-scaled products, the scales of the product that it starts.
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use crate::index::Id;
-use crate::kernel::{BarrierId, Kernel, Smem, SmemId, TENSOR_COLUMNS};
+use crate::infer::tile_axes;
+use crate::kernel::{
+    BarrierId, Kernel, RoleId, Smem, SmemId, Stmt, StmtKind, TENSOR_COLUMNS, Tensor, TileAccess,
+    scale_columns,
+};
 
 /// Bytes of one slot of a barrier.
 const BARRIER_BYTES: u64 = 8;
@@ -21,8 +26,10 @@ const COLUMN_STEP: u64 = 32;
 pub struct SmemPlan {
     /// First byte of each tile, or its first column.
     bases: Vec<u64>,
-    /// Columns of tensor memory that all tiles take.
+    /// Columns of tensor memory that all tiles take, and scales.
     columns: u64,
+    /// First column of the scales of each role that has some.
+    scales: Vec<(RoleId, u64)>,
     /// Where the address of tensor memory is put.
     address: Option<u64>,
     /// First byte of each barrier.
@@ -49,6 +56,12 @@ impl SmemPlan {
             plan.bases.push(base);
             plan.bytes = base.saturating_add(all);
         }
+        let mut needed = Vec::new();
+        scales(&kernel.body, None, &mut needed);
+        for (role, columns) in needed {
+            plan.scales.push((role, plan.columns));
+            plan.columns = plan.columns.saturating_add(slot_columns(columns));
+        }
         for barrier in kernel.barriers.iter() {
             let base = plan.bytes.checked_next_multiple_of(BARRIER_BYTES).unwrap_or(u64::MAX);
             plan.barriers.push(base);
@@ -68,6 +81,11 @@ impl SmemPlan {
             0 => 0,
             columns => columns.checked_next_power_of_two().unwrap_or(u64::MAX),
         }
+    }
+
+    /// First column of the scales of a role's products.
+    pub fn scales(&self, role: RoleId) -> Option<u64> {
+        self.scales.iter().find(|(of, _)| *of == role).map(|(_, column)| *column)
     }
 
     /// First byte of the address of tensor memory, where the kernel has some.
@@ -91,6 +109,29 @@ impl SmemPlan {
     }
 }
 
+/// The columns that the scales of one product take, at most, by role.
+fn scales(stmts: &[Stmt], role: Option<RoleId>, needed: &mut Vec<(RoleId, u32)>) {
+    for stmt in stmts {
+        if let StmtKind::Tensor(Tensor::Mma(mma)) = &stmt.kind
+            && let (Some(role), Some(scales)) = (role, &mma.scales)
+        {
+            let columns: u32 = scales.iter().map(of_scales).sum();
+            match needed.iter_mut().find(|(of, _)| *of == role) {
+                Some((_, most)) => *most = columns.max(*most),
+                None => needed.push((role, columns)),
+            }
+        }
+        let inner = if let StmtKind::Role { role, .. } = &stmt.kind { Some(*role) } else { role };
+        stmt.kind.bodies().into_iter().for_each(|body| scales(body, inner, needed));
+    }
+}
+
+/// The columns that scales take.
+fn of_scales(access: &TileAccess) -> u32 {
+    let lengths: Vec<u32> = tile_axes(access).iter().map(|axis| axis.len).collect();
+    if let [rows, groups] = *lengths { scale_columns(rows, groups) } else { 0 }
+}
+
 /// Columns from one slot of a tile in tensor memory to the next.
 pub fn slot_columns(columns: u32) -> u64 {
     u64::from(columns).next_multiple_of(COLUMN_STEP)
@@ -111,6 +152,10 @@ fn too_many_columns(kernel: &Kernel, plan: &SmemPlan) -> Option<Diagnostic> {
         let slots =
             if tile.slots > 1 { format!(" in {} slots", tile.slots) } else { String::new() };
         found = found.note(format!("`{}`: {} columns{slots}", tile.name, all(tile)));
+    }
+    let tiles: u64 = tiles().map(all).sum();
+    if plan.columns > tiles {
+        found = found.note(format!("block scales: {} columns", plan.columns - tiles));
     }
     let help = "take fewer columns or slots; each slot takes a multiple of 32, all together a power of two";
     Some(found.help(help))

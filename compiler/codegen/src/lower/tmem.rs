@@ -4,8 +4,10 @@
 //! so that nothing reads, moves or copies the registers in between.
 
 use kernel_abi::DType;
-use kernel_ir::device::{Address, FragId, Matrix, Place, ProductStart, TensorOp, TensorProduct};
-use kernel_ir::kernel::{TENSOR_WARPS, TensorAtom};
+use kernel_ir::device::{
+    Address, FragId, Matrix, Place, ProductStart, TensorOp, TensorProduct, TensorScales,
+};
+use kernel_ir::kernel::{TENSOR_WARPS, TensorAtom, multiplies};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::Value;
 
@@ -15,8 +17,13 @@ use crate::mnemonic;
 /// Bits from the number of a warp to the row that it starts from, in an address.
 const ROWS_OF_WARP: i64 = 16 + 5;
 
-/// Columns of the widest load.
+/// Registers of the widest load.
 const WIDEST_LOAD: u32 = 128;
+
+/// The code of a type among those of its width, in the descriptor of an instruction.
+fn is_second(dtype: DType) -> bool {
+    matches!(dtype, DType::Bf16 | DType::E5m2)
+}
 
 impl<'c, 'm> Lowering<'c, 'm, '_> {
     pub(super) fn tensor(&mut self, op: &TensorOp) -> Lowered<()> {
@@ -54,8 +61,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 build.effect(&mnemonic::tensor_fence_after(), &[]);
                 Ok(())
             }
+            TensorOp::CopyScales { column, base, at, .. } => {
+                let (column, base, at) = (*column, *base, *at);
+                self.by_first_thread(|s| s.copy_scales(column, base, at))
+            }
             TensorOp::Product(product) => self.by_first_thread(|s| s.tensor_product(product)),
-            TensorOp::Load { dst, column } => self.tensor_load(*dst, *column),
+            TensorOp::Load { dst, rows, column } => self.tensor_load(*dst, *rows, *column),
         }
     }
 
@@ -93,7 +104,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(())
     }
 
-    fn tensor_load(&mut self, dst: FragId, column: Address) -> Lowered<()> {
+    fn tensor_load(&mut self, dst: FragId, rows: u32, column: Address) -> Lowered<()> {
         let Some(count) = self.kernel.frags.get(dst).map(|frag| frag.len) else {
             return refuse(format!("{dst} is not declared"));
         };
@@ -101,12 +112,15 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let i32 = b.types.i32;
         let warp = b.shrui(self.thread_index(), b.int(i32, 5));
         let quarter = b.andi(warp, b.int(i32, i64::from(TENSOR_WARPS) - 1));
-        let rows = b.shli(quarter, b.int(i32, ROWS_OF_WARP));
-        let first = b.addi(self.tensor_column(column)?, rows);
+        let lanes = b.shli(quarter, b.int(i32, ROWS_OF_WARP));
+        let first = b.addi(self.tensor_column(column)?, lanes);
+        // Pieces of one column of 32 rows, or of 8 columns of 16 rows: their columns, and registers.
+        let is_half = rows == TensorAtom::HALF;
+        let (shape, wide, each) = if is_half { ("16x256b", 8, 4) } else { ("32x32b", 1, 1) };
         let mut sizes = Vec::new();
-        let mut left = count;
+        let mut left = count / each;
         while left > 0 {
-            let size = (1 << left.ilog2()).min(WIDEST_LOAD);
+            let size = (1 << left.ilog2()).min(WIDEST_LOAD / each);
             sizes.push(size);
             left -= size;
         }
@@ -114,39 +128,75 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let mut at = 0;
         for size in &sizes {
             addresses.push(if at == 0 { first } else { b.addi(first, b.int(i32, at)) });
-            at += i64::from(*size);
+            at += i64::from(*size) * wide;
         }
-        let asm = mnemonic::tensor_load(&sizes);
-        let values = b.asm_values(&asm, &addresses, b.types.f32, count);
+        let asm = mnemonic::tensor_load(shape, each, &sizes);
+        let mut values = b.asm_values(&asm, &addresses, b.types.f32, count);
+        if is_half {
+            // Each piece has a pair of the one row and a pair of the other.
+            let (pieces, old) = (count / 4, values);
+            let place = |i: u32| (i / 2 % pieces * 4 + i / (2 * pieces) * 2 + i % 2) as usize;
+            values = (0..count).filter_map(|i| old.get(place(i)).copied()).collect();
+        }
         self.define(dst, values)
+    }
+
+    /// 8 lanes of 16 bytes follow each other, and the next 8 behind them.
+    fn copy_scales(&self, column: u32, base: u32, at: Address) -> Lowered<()> {
+        let b = &self.build;
+        let region = self.region(&Place::Shared { base, dtype: DType::Ue8m0 })?;
+        let address = b.address_number(self.address_of(&region, at)?);
+        let constant = |value: i64| b.int(b.types.i64, value);
+        let field = b.shrui(b.andi(address, constant(0x3_ffff)), constant(4));
+        let descriptor = b.ori(field, constant(8 << 32 | 1 << 46));
+        let to = self.tensor_column(Address { offset: None, constant: column.into() })?;
+        b.effect(&mnemonic::tensor_scales(), &[to, descriptor]);
+        Ok(())
     }
 
     fn tensor_product(&self, product: &TensorProduct) -> Lowered<()> {
         let b = &self.build;
-        let format = match product.dtype {
-            DType::F16 => 0,
-            DType::Bf16 => 1,
-            other => return refuse(format!("{other} is no operand of a product in tensor memory")),
+        if !multiplies(product.types) {
+            return refuse("operands that are not multiplied in tensor memory");
+        }
+        let [left, right] = product.types.map(|dtype| i64::from(is_second(dtype)));
+        let kind = match (product.types[0].bits(), product.scales) {
+            (16, None) => "f16",
+            (8, None) => "f8f6f4",
+            (8, Some(_)) => "mxf8f6f4",
+            _ => return refuse("block scales of operands that have none"),
         };
-        // Sums of f32, both operands with k contiguous.
-        let instruction = 1 << 4
-            | format << 7
-            | format << 10
+        // Sums of f32, which need no word where scales are ue8m0; both operands with k contiguous.
+        let form = match product.scales {
+            None => 1 << 4,
+            Some(scales) => i64::from(scales.byte) << 4 | 1 << 23 | i64::from(scales.byte) << 29,
+        };
+        let instruction = form
+            | left << 7
+            | right << 10
             | i64::from(product.n / 8) << 17
-            | i64::from(TensorAtom::ROWS / 16) << 24;
+            | i64::from(product.m / 16) << 24;
         let add = match product.start {
             ProductStart::Sums => b.int(b.types.i1, 1),
             ProductStart::Zero => b.int(b.types.i1, 0),
             ProductStart::When((frag, i)) => self.element(frag, i)?,
         };
-        let operands = [
+        let mut operands = vec![
             self.tensor_column(product.column)?,
-            self.tensor_descriptor(&product.a, product.dtype)?,
-            self.tensor_descriptor(&product.b, product.dtype)?,
+            self.tensor_descriptor(&product.a, product.types[0])?,
+            self.tensor_descriptor(&product.b, product.types[1])?,
             b.int(b.types.i32, instruction),
             add,
         ];
-        b.effect(&mnemonic::tensor_product(), &operands);
+        let Some(TensorScales { columns, .. }) = product.scales else {
+            b.effect(&mnemonic::tensor_product(kind), &operands);
+            return Ok(());
+        };
+        for column in columns {
+            let at = Address { offset: None, constant: column.into() };
+            operands.push(self.tensor_column(at)?);
+        }
+        b.effect(&mnemonic::scaled_product(kind), &operands);
         Ok(())
     }
 

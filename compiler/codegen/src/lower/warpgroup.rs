@@ -5,6 +5,7 @@
 
 use kernel_abi::DType;
 use kernel_ir::device::{Matrix, Place, ProductStart, SlotId, WarpgroupOp, WarpgroupProduct};
+use kernel_ir::kernel::multiplies;
 use melior::ir::Value;
 
 use super::{Lowered, Lowering, refuse};
@@ -53,22 +54,22 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     fn product(&self, product: &WarpgroupProduct) -> Lowered<()> {
         let build = &self.build;
-        if !matches!(product.dtype, DType::Bf16 | DType::F16) {
-            return refuse(format!("{} is no operand of a warpgroup", product.dtype));
+        if !multiplies(product.types) {
+            return refuse("operands that a warpgroup does not multiply");
         }
         let count = product.n / 2;
         if product.sums.len() != count as usize || !product.n.is_multiple_of(8) {
             return refuse("a product of a warpgroup with another number of sums");
         }
         let mut operands = self.sums(product.slot, &product.sums)?;
-        operands.push(self.descriptor(&product.a, product.dtype)?);
-        operands.push(self.descriptor(&product.b, product.dtype)?);
+        operands.push(self.descriptor(&product.a, product.types[0])?);
+        operands.push(self.descriptor(&product.b, product.types[1])?);
         operands.push(match product.start {
             ProductStart::Sums => build.int(build.types.i1, 1),
             ProductStart::Zero => build.int(build.types.i1, 0),
             ProductStart::When((frag, i)) => self.element(frag, i)?,
         });
-        let asm = mnemonic::wgmma(product.n, product.dtype == DType::Bf16);
+        let asm = mnemonic::wgmma(product.n, product.types);
         let sums = build.asm_values(&asm, &operands, build.types.f32, count);
         self.set_sums(product.slot, &product.sums, &sums)
     }

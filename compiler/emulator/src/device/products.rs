@@ -3,20 +3,27 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use kernel_abi::numeric;
+use kernel_abi::{DType, numeric};
 use kernel_ir::device::{
     LocId, Matrix, ProductStart, SlotId, Vector, WarpgroupOp, WarpgroupProduct,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::kernel::WgmmaAtom;
-use kernel_ir::ops::{Elements, mma, wgmma};
+use kernel_ir::ops::{Elements, wgmma};
 
 use super::Machine;
 use super::registers::{Registers, some_if_any};
 use crate::error::{EmuError, ErrorKind};
 
 /// Elements of a row that one instruction reads, in bytes.
-const ROW_BYTES: usize = 32;
+const ROW_BYTES: usize = WgmmaAtom::DEPTH_BYTES as usize;
+
+/// The elements that lie in bytes.
+pub(super) fn elements(dtype: DType, bytes: &[u8]) -> Elements {
+    let count = bytes.len() * 8 / dtype.bits() as usize;
+    let code = |i| numeric::read_element(dtype, bytes, i).expect("the bytes hold so many elements");
+    Elements::from_codes(dtype, (0..count).map(code))
+}
 
 /// An instruction of one warpgroup under way.
 struct Product<'k> {
@@ -80,10 +87,9 @@ impl<'k> Machine<'k> {
         let size = (WgmmaAtom::WARPS * LANES) as usize;
         for thread in (0..self.threads).step_by(size) {
             let [a, b] = [&product.a, &product.b];
-            let starts = [self.matrix_start(a, thread, loc)?, self.matrix_start(b, thread, loc)?];
+            let starts = self.matrix_starts(product, thread, loc)?;
             for other in thread..thread + size {
-                let own = [self.matrix_start(a, other, loc)?, self.matrix_start(b, other, loc)?];
-                if own != starts {
+                if self.matrix_starts(product, other, loc)? != starts {
                     return Err(self.parted("a matrix of a warpgroup", loc).thread(other));
                 }
             }
@@ -101,11 +107,20 @@ impl<'k> Machine<'k> {
         Ok(())
     }
 
-    /// The first byte of a matrix from the start of its tile.
-    fn matrix_start(&self, matrix: &Matrix, thread: usize, loc: LocId) -> Result<i64, EmuError> {
-        let (offset, constant) = (matrix.at.offset, matrix.at.constant);
-        let at = Vector { first: 0, len: 1, offset, constant, predicate: None };
-        Ok(self.start(&at, thread, loc)? * 2)
+    /// The first byte of each matrix from the start of its tile.
+    fn matrix_starts(
+        &self,
+        product: &WarpgroupProduct,
+        thread: usize,
+        loc: LocId,
+    ) -> Result<[i64; 2], EmuError> {
+        let start = |matrix: &Matrix, dtype: DType| {
+            let (offset, constant) = (matrix.at.offset, matrix.at.constant);
+            let at = Vector { first: 0, len: 1, offset, constant, predicate: None };
+            Ok(self.start(&at, thread, loc)? * i64::from(dtype.bits() / 8))
+        };
+        let [left, right] = product.types;
+        Ok([start(&product.a, left)?, start(&product.b, right)?])
     }
 
     /// The bytes of a matrix, row by row.
@@ -141,14 +156,9 @@ impl<'k> Machine<'k> {
             return Err(EmuError::new(ErrorKind::SharedRace, self.span(*begun), message)
                 .other(self.span(loc), "the product is complete here"));
         }
-        let [a, b] = operands.map(|bytes| {
-            let count = bytes.len() / 2;
-            let codes = (0..count).map(|i| {
-                numeric::read_element(product.dtype, &bytes, i).expect("the element lies inside")
-            });
-            mma::floats(&Elements::from_codes(product.dtype, codes))
-        });
-        let (columns, depth) = (product.n as usize, WgmmaAtom::DEPTH as usize);
+        let [a, b] = [0, 1].map(|side| elements(product.types[side], &operands[side]));
+        let [a, b] = [wgmma::factors(&a), wgmma::factors(&b)];
+        let (columns, depth) = (product.n as usize, a.len() / WgmmaAtom::ROWS as usize);
         let len = self.kernel.slots[product.slot].len as usize * self.threads;
         let (mut values, mut undefined) = match &self.slots[product.slot] {
             Some(old) => {
@@ -179,7 +189,7 @@ impl<'k> Machine<'k> {
             return Err(error.thread(gap % self.threads));
         }
         let mut sums: Vec<f32> = places.iter().map(|&at| values[at]).collect();
-        wgmma::multiply(&mut sums, columns, &a, &b, depth);
+        wgmma::multiply(&mut sums, columns, &a, &b, depth, depth);
         for (&at, sum) in places.iter().zip(sums) {
             values[at] = sum;
         }

@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use kernel_abi::{DType, numeric};
+use kernel_abi::DType;
+use kernel_dsl::source::Span;
 use kernel_ir::device::{
-    Address, FragId, LocId, Matrix, ProductStart, TensorOp, TensorProduct, Vector,
+    Address, FragId, LocId, Matrix, ProductStart, TensorOp, TensorProduct, TensorScales, Vector,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::Id;
-use kernel_ir::kernel::{BarrierId, TENSOR_WARPS, TensorAtom};
-use kernel_ir::ops::{Elements, mma, wgmma};
+use kernel_ir::kernel::{
+    BarrierId, SCALE_GROUP, SCALE_WORD, TENSOR_WARPS, TensorAtom, scale_place,
+};
+use kernel_ir::ops::{Elements, wgmma};
 
 use super::Machine;
+use super::products::elements;
 use super::registers::Registers;
 use super::shared::Shared;
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::Late;
-use crate::tmem::{Factors, ROWS, TensorMemory};
+use crate::tmem::{Factors, TensorMemory};
 
 /// Bytes that lie together whatever the swizzle.
 const PIECE_BYTES: usize = 16;
@@ -28,19 +32,35 @@ struct Operand {
     seen: Vec<u8>,
 }
 
+/// A copy of scales that is not committed yet.
+struct Scales {
+    column: u32,
+    /// The words of its rows, one after the other.
+    words: Operand,
+    span: Span,
+}
+
+/// What the first thread of a role has started, to be done in that order.
+enum Started {
+    Scales(Scales),
+    Product(Product),
+}
+
 /// A product that is not committed yet.
 struct Product {
     operands: [Operand; 2],
     columns: (i64, usize),
-    dtype: DType,
+    rows: usize,
+    types: [DType; 2],
     from_zero: bool,
-    span: kernel_dsl::source::Span,
+    scales: Option<TensorScales>,
+    span: Span,
 }
 
 /// What the threads have under way in tensor memory, and the fences that they still have to pass.
 #[derive(Default)]
 pub(super) struct Flights {
-    products: Vec<Product>,
+    products: Vec<Started>,
     /// All that the role has started, for those who write what they read.
     started: Vec<Arc<Late>>,
     /// They have waited since the last fence: what others did in tensor memory is not ordered yet.
@@ -60,17 +80,25 @@ impl<'k> Machine<'k> {
             TensorOp::Attach { .. } => {}
             TensorOp::FenceBefore => self.flights.loaded = false,
             TensorOp::FenceAfter => self.flights.waited = false,
+            TensorOp::CopyScales { column, base, at, rows } => {
+                self.fenced(self.flights.waited, "a copy of scales", loc)?;
+                let from = i64::from(*base) + self.column(*at, 0, loc)?;
+                self.begin_scales(*column, from, *rows, loc)?;
+            }
             TensorOp::Product(product) => self.begin_tensor(product, loc)?,
-            TensorOp::Load { dst, column } => self.load_tensor(*dst, *column, loc)?,
+            TensorOp::Load { dst, rows, column } => self.load_tensor(*dst, *rows, *column, loc)?,
         }
         Ok(())
     }
 
     /// The role ends.
     pub(super) fn end_tensor(&self) -> Result<(), EmuError> {
-        let Some(product) = self.flights.products.first() else { return Ok(()) };
-        let message = "a product that is never committed";
-        Err(EmuError::new(ErrorKind::Phase, product.span, message))
+        let Some(started) = self.flights.products.first() else { return Ok(()) };
+        let span = match started {
+            Started::Scales(scales) => scales.span,
+            Started::Product(product) => product.span,
+        };
+        Err(EmuError::new(ErrorKind::Phase, span, "a product that is never committed"))
     }
 
     fn fenced(&self, missing: bool, what: &str, loc: LocId) -> Result<(), EmuError> {
@@ -91,20 +119,38 @@ impl<'k> Machine<'k> {
         self.start(&Vector { first: 0, len: 1, offset, constant, predicate: None }, t, loc)
     }
 
-    fn load_tensor(&mut self, dst: FragId, column: Address, loc: LocId) -> Result<(), EmuError> {
+    fn load_tensor(
+        &mut self,
+        dst: FragId,
+        rows: u32,
+        column: Address,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
         self.fenced(self.flights.waited, "a load", loc)?;
         let (count, span) = (self.kernel.frags[dst].len as usize, self.span(loc));
         let mut values = vec![0.0; count * self.threads];
         for t in 0..self.threads {
             let thread = self.first_thread + t;
             let (warp, lane) = (thread as u32 / LANES, thread as u32 % LANES);
-            let row = (warp % TENSOR_WARPS * LANES + lane) as usize;
             let first = self.column(column, t, loc)?;
-            let by = self.by(t, span);
-            let tensor = &mut self.member.own().tensor;
-            let own = tensor.read(first, count, row..row + 1, by.clock, by.names, span);
-            for (i, value) in own.map_err(|e| e.thread(t))?.into_iter().enumerate() {
-                values[i * self.threads + t] = value;
+            // Neighbouring columns of one row each.
+            let runs: Vec<(u32, i64, usize)> = if rows == TensorAtom::HALF {
+                let row = warp % TENSOR_WARPS * 16 + lane / 4;
+                let pair = |i: usize| (first + (8 * i) as i64 + i64::from(lane % 4 * 2), 2);
+                let pairs = |row: u32| (0..count / 4).map(move |i| (row, pair(i).0, pair(i).1));
+                pairs(row).chain(pairs(row + 8)).collect()
+            } else {
+                vec![(warp % TENSOR_WARPS * LANES + lane, first, count)]
+            };
+            let mut place = t;
+            for (row, first, count) in runs {
+                let (by, row) = (self.by(t, span), row as usize);
+                let tensor = &mut self.member.own().tensor;
+                let own = tensor.read(first, count, row..row + 1, by.clock, by.names, span);
+                for value in own.map_err(|e| e.thread(t))? {
+                    values[place] = value;
+                    place += self.threads;
+                }
             }
         }
         self.flights.loaded = true;
@@ -112,13 +158,39 @@ impl<'k> Machine<'k> {
         Ok(())
     }
 
+    fn begin_scales(
+        &mut self,
+        column: u32,
+        from: i64,
+        rows: u32,
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        let span = self.span(loc);
+        let by = self.by(0, span);
+        let mut words = Operand { pieces: Vec::new(), seen: Vec::new() };
+        let late = Late::new(by.clock, span);
+        let mut shared = self.member.own();
+        for row in 0..rows {
+            let at = from + i64::from(scale_place(row, 0));
+            let mut bytes = [0; SCALE_WORD as usize];
+            shared.read_for_product(at, &mut bytes, by)?;
+            shared.read_late(at, bytes.len(), by, &late);
+            words.pieces.push(at);
+            words.seen.extend(bytes);
+        }
+        drop(shared);
+        self.flights.started.push(late);
+        self.flights.products.push(Started::Scales(Scales { column, words, span }));
+        Ok(())
+    }
+
     fn begin_tensor(&mut self, product: &TensorProduct, loc: LocId) -> Result<(), EmuError> {
         self.fenced(self.flights.waited, "a product", loc)?;
         let span = self.span(loc);
-        let rows = [TensorAtom::ROWS, product.n];
+        let [left, right] = product.types;
         let operands = [
-            self.tensor_operand(&product.a, rows[0], product.dtype, loc)?,
-            self.tensor_operand(&product.b, rows[1], product.dtype, loc)?,
+            self.tensor_operand(&product.a, product.m, left, loc)?,
+            self.tensor_operand(&product.b, product.n, right, loc)?,
         ];
         let from_zero = match product.start {
             ProductStart::Sums => false,
@@ -135,10 +207,12 @@ impl<'k> Machine<'k> {
         }
         drop(shared);
         self.flights.started.push(late);
-        let depth = operands[0].seen.len() * 8 / product.dtype.bits() as usize;
-        self.flops += (2 * depth * columns.1) as u64;
-        let dtype = product.dtype;
-        self.flights.products.push(Product { operands, columns, dtype, from_zero, span });
+        let elements = operands[0].seen.len() * 8 / left.bits() as usize;
+        self.flops += (2 * elements * columns.1) as u64;
+        let (rows, types) = (product.m as usize, product.types);
+        let scales = product.scales;
+        let product = Product { operands, columns, rows, types, from_zero, scales, span };
+        self.flights.products.push(Started::Product(product));
         Ok(())
     }
 
@@ -181,7 +255,10 @@ impl<'k> Machine<'k> {
         self.member.own().tensor.commit(&self.clock, round);
         self.flights.started.iter().for_each(|late| late.commit(round));
         let land = move |shared: &mut Shared| -> Result<(), EmuError> {
-            products.iter().try_for_each(|product| product.complete(shared))
+            products.iter().try_for_each(|started| match started {
+                Started::Scales(scales) => scales.complete(shared),
+                Started::Product(product) => product.complete(shared),
+            })
         };
         let by = (post.role.index(), &self.clock);
         post.pipes.commit(self.member.rank(), place, by, span, Box::new(land));
@@ -189,24 +266,42 @@ impl<'k> Machine<'k> {
     }
 }
 
+impl Operand {
+    /// An error where its bytes, so many a piece, are no longer what they were.
+    fn is_still(&self, shared: &Shared, bytes: usize, span: Span) -> Result<(), EmuError> {
+        let mut now = self.pieces.iter().zip(self.seen.chunks(bytes));
+        if now.all(|(&at, seen)| shared.holds(at, seen)) {
+            return Ok(());
+        }
+        let message = "shared memory is written while a product may still read it";
+        Err(EmuError::new(ErrorKind::SharedRace, span, message))
+    }
+}
+
+impl Scales {
+    fn complete(&self, shared: &mut Shared) -> Result<(), EmuError> {
+        self.words.is_still(shared, SCALE_WORD as usize, self.span)?;
+        shared.tensor.set_scales(self.column, &self.words.seen, self.span)
+    }
+}
+
 impl Product {
     fn complete(&self, shared: &mut Shared) -> Result<(), EmuError> {
-        for Operand { pieces, seen } in &self.operands {
-            let now = pieces.iter().zip(seen.chunks(PIECE_BYTES));
-            if now.into_iter().any(|(&at, seen)| !shared.holds(at, seen)) {
-                let message = "shared memory is written while a product may still read it";
-                return Err(EmuError::new(ErrorKind::SharedRace, self.span, message));
+        for operand in &self.operands {
+            operand.is_still(shared, PIECE_BYTES, self.span)?;
+        }
+        let [a, b] = [0, 1].map(|side| elements(self.types[side], &self.operands[side].seen));
+        let [mut a, mut b] = [wgmma::factors(&a), wgmma::factors(&b)];
+        let depth = a.len() / self.rows;
+        if let Some(TensorScales { columns: [of_a, of_b], byte }) = self.scales {
+            let groups = depth / SCALE_GROUP as usize;
+            for (factors, column) in [(&mut a, of_a), (&mut b, of_b)] {
+                let rows = factors.len() / depth;
+                let codes = shared.tensor.scales(column, byte, rows, groups, self.span)?;
+                let scales = wgmma::factors(&elements(DType::Ue8m0, &codes));
+                wgmma::scale(factors, &scales, SCALE_GROUP as usize);
             }
         }
-        let [a, b] = [&self.operands[0], &self.operands[1]].map(|operand| {
-            let count = operand.seen.len() * 8 / self.dtype.bits() as usize;
-            let codes = (0..count).map(|i| {
-                numeric::read_element(self.dtype, &operand.seen, i)
-                    .expect("the element lies inside")
-            });
-            mma::floats(&Elements::from_codes(self.dtype, codes))
-        });
-        let depth = a.len() / ROWS;
         let factors = Factors { a, b, depth, step: depth, from_zero: self.from_zero };
         shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::kernel::{Start, TileAccess, VarId, Warpgroup, WarpgroupMma};
-use kernel_ir::ops::{Elements, mma, wgmma};
+use kernel_ir::ops::{Elements, wgmma};
 
 use super::Machine;
 use super::access::Tile;
@@ -120,9 +120,9 @@ impl<'k> Machine<'k> {
             let content = self.vars[mma.var][mma.slot as usize].as_ref();
             content.ok_or_else(|| self.unassigned(mma.var, mma.slot, *span))?.to_f32()
         };
-        let [a, b] = [&operands[0], &operands[1]].map(|operand| mma::floats(&operand.seen));
+        let [a, b] = [&operands[0], &operands[1]].map(|operand| wgmma::factors(&operand.seen));
         let depth = a.len() / rows;
-        wgmma::multiply(&mut sums, columns, &a, &b, depth);
+        wgmma::multiply(&mut sums, columns, &a, &b, depth, mma.atom.depth() as usize);
         self.count_flops(DType::F32, 2 * sums.len() * depth);
         self.vars[mma.var][mma.slot as usize] = Some(Rc::new(Elements::from_f32(&sums)));
         Ok(())

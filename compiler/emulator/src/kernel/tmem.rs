@@ -5,9 +5,10 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{
-    AxisIndex, BarrierId, Start, Tensor, TensorMma, TileAccess, ValueId, VarId,
+    AxisIndex, BarrierId, SCALE_GROUP, Start, Tensor, TensorAtom, TensorMma, TileAccess, ValueId,
+    VarId,
 };
-use kernel_ir::ops::{Elements, mma};
+use kernel_ir::ops::{Elements, wgmma};
 use kernel_ir::smem_plan::slot_columns;
 
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use super::Machine;
 use super::smem::{Places, SharedTiles};
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::Late;
-use crate::tmem::{Factors, ROWS};
+use crate::tmem::Factors;
 
 /// A matrix in shared memory.
 struct Operand {
@@ -31,9 +32,10 @@ struct Operand {
 /// A product that is not committed yet.
 struct Product {
     operands: [Operand; 2],
+    scales: Option<[Operand; 2]>,
     /// First column of the sums, and how many.
     columns: (i64, usize),
-    step: usize,
+    atom: TensorAtom,
     from_zero: bool,
     span: Span,
 }
@@ -99,10 +101,11 @@ impl<'k> Machine<'k> {
         };
         let (_, _, access) = loads.remove(at);
         let (first, count) = self.columns(access)?;
+        let rows = self.kernel.vars[var].shape[0] as usize;
         let (names, clock) = (self.names(), &self.clock);
         let mut shared = self.member.own();
         let tensor = &mut shared.tensor;
-        let values = tensor.read(first, count, 0..ROWS, clock, names, access.span)?;
+        let values = tensor.read(first, count, 0..rows, clock, names, access.span)?;
         drop(shared);
         self.vars[var][slot as usize] = Some(Rc::new(Elements::from_f32(&values)));
         Ok(())
@@ -110,6 +113,10 @@ impl<'k> Machine<'k> {
 
     fn begin_tensor(&mut self, mma: &'k TensorMma, span: Span) -> Result<(), EmuError> {
         let operands = [self.tensor_operand(&mma.a)?, self.tensor_operand(&mma.b)?];
+        let scales = match &mma.scales {
+            None => None,
+            Some([a, b]) => Some([self.tensor_operand(a)?, self.tensor_operand(b)?]),
+        };
         let from_zero = match mma.start {
             Start::Sums => false,
             Start::Zero => true,
@@ -120,14 +127,15 @@ impl<'k> Machine<'k> {
         let mut shared = self.member.own();
         shared.tensor.begin(columns.0, columns.1, clock, names, span)?;
         let late = Late::new(clock, span);
-        for operand in &operands {
+        for operand in operands.iter().chain(scales.iter().flatten()) {
             shared.read_late(&operand.places, clock, operand.span, &late);
         }
         drop(shared);
         self.flights.started.push(late);
         self.count_flops(DType::F32, 2 * operands[0].seen.len() * columns.1);
-        let step = mma.atom.depth() as usize;
-        self.flights.products.push(Product { operands, columns, step, from_zero, span });
+        let atom = mma.atom;
+        let product = Product { operands, scales, columns, atom, from_zero, span };
+        self.flights.products.push(product);
         Ok(())
     }
 
@@ -172,16 +180,22 @@ impl<'k> Machine<'k> {
 
 impl Product {
     fn complete(&self, shared: &mut SharedTiles) -> Result<(), EmuError> {
-        for Operand { places, seen, name, span } in &self.operands {
+        let all = self.operands.iter().chain(self.scales.iter().flatten());
+        for Operand { places, seen, name, span } in all {
             if shared.read_places(places, seen.dtype()) != *seen {
                 let message = format!("`{name}` is written while a product may still read it");
                 return Err(EmuError::new(ErrorKind::SharedRace, *span, message)
                     .other(self.span, "the product"));
             }
         }
-        let [a, b] = [&self.operands[0], &self.operands[1]].map(|o| mma::floats(&o.seen));
-        let depth = a.len() / ROWS;
-        let factors = Factors { a, b, depth, step: self.step, from_zero: self.from_zero };
+        let [mut a, mut b] =
+            [&self.operands[0], &self.operands[1]].map(|o| wgmma::factors(&o.seen));
+        if let Some([of_a, of_b]) = &self.scales {
+            wgmma::scale(&mut a, &wgmma::factors(&of_a.seen), SCALE_GROUP as usize);
+            wgmma::scale(&mut b, &wgmma::factors(&of_b.seen), SCALE_GROUP as usize);
+        }
+        let (depth, step) = (a.len() / self.atom.m as usize, self.atom.depth() as usize);
+        let factors = Factors { a, b, depth, step, from_zero: self.from_zero };
         shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)
     }
 }

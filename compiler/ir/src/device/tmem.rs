@@ -29,13 +29,28 @@ pub enum TensorOp {
     FenceBefore,
     /// What other threads did there before they met this one comes ahead of what it does after.
     FenceAfter,
+    /// The first thread of the role starts a copy of scales from shared memory to four columns, ahead of the products that
+    /// it starts after: 512 bytes, of which each 16 are a lane of 32, the same in each warp's rows.
+    CopyScales {
+        /// First of the columns.
+        column: u32,
+        /// First byte of the tile in shared memory.
+        base: u32,
+        /// First byte from there, a multiple of 16.
+        at: Address,
+        /// Rows whose scales are used, at most 128; see [`scale_place`](crate::kernel::scale_place).
+        rows: u32,
+    },
     /// The first thread of the role starts a product.
     Product(Box<TensorProduct>),
-    /// Each thread reads columns of one row, and waits for them: lane `l` of warp `w` of the CTA that of row
-    /// `32 (w mod 4) + l`.
+    /// Each thread reads columns, and waits for them. Of 128 rows lane `l` of warp `w` of the CTA reads row
+    /// `32 (w mod 4) + l`; of 64 rows, of which each warp reaches 16, lane `4 g + t` reads columns `2 t` and `2 t + 1`
+    /// of each 8 of row `16 (w mod 4) + g`, then those of the row 8 further on.
     Load {
-        /// Result, f32, one element a column.
+        /// Result, f32, one element a place.
         dst: FragId,
+        /// Rows of the tile: 128 or 64.
+        rows: u32,
         /// First column.
         column: Address,
     },
@@ -52,6 +67,7 @@ impl TensorOp {
                     see(cond);
                 }
             }
+            TensorOp::CopyScales { at, .. } => at.offset.into_iter().for_each(see),
             TensorOp::Load { column, .. } => column.offset.into_iter().for_each(see),
             TensorOp::Allocate { .. }
             | TensorOp::Attach { .. }
@@ -67,19 +83,32 @@ impl TensorOp {
     }
 }
 
-/// One instruction: 128 rows by `n` columns of sums gain some products each.
+/// One instruction: `m` rows by `n` columns of sums gain some products each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorProduct {
     /// First column of the sums.
     pub column: Address,
+    /// Rows of the sums: 64 or 128.
+    pub m: u32,
     /// Columns of the sums.
     pub n: u32,
-    /// Type of both operands.
-    pub dtype: DType,
-    /// Left operand: 128 rows.
+    /// Types of both operands.
+    pub types: [DType; 2],
+    /// Left operand: `m` rows.
     pub a: Matrix,
     /// Right operand: `n` rows, one a column of the sums.
     pub b: Matrix,
     /// Where the sums start from.
     pub start: ProductStart,
+    /// Where the scales of both operands are.
+    pub scales: Option<TensorScales>,
+}
+
+/// The scales of both operands of an instruction, in columns of 32 rows each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorScales {
+    /// First column, of the left and of the right operand.
+    pub columns: [u32; 2],
+    /// First byte of each word; the scales of further groups follow.
+    pub byte: u32,
 }

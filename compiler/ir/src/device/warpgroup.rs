@@ -65,7 +65,7 @@ impl WarpgroupOp {
     }
 }
 
-/// One instruction: 64 rows by `n` columns of sums gain 16 products each.
+/// One instruction: 64 rows by `n` columns of sums gain some products each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarpgroupProduct {
     /// The slot with the sums, f32.
@@ -75,8 +75,8 @@ pub struct WarpgroupProduct {
     pub sums: Vec<u32>,
     /// Columns of the sums.
     pub n: u32,
-    /// Type of both operands.
-    pub dtype: DType,
+    /// Types of both operands.
+    pub types: [DType; 2],
     /// Left operand: 64 rows.
     pub a: Matrix,
     /// Right operand: `n` rows, one a column of the sums.
@@ -96,7 +96,7 @@ pub enum ProductStart {
     When((FragId, u32)),
 }
 
-/// A matrix of 16 columns in shared memory. Each row lies in a line of its own, `line` bytes after the one before;
+/// A matrix in shared memory, of which an instruction reads 32 bytes a row. Each row lies in a line of its own, `line` bytes after the one before;
 /// pieces of 16 bytes are permuted as in a tile with a swizzle of that line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Matrix {

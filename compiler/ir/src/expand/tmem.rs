@@ -11,19 +11,37 @@ use super::Expander;
 use super::linear::Linear;
 use super::memory::too_far;
 use crate::device::{
-    Address, Arg, DeviceOp, Matrix, OpRole, ProductStart, TensorOp, TensorProduct,
+    Address, Arg, DeviceOp, Matrix, OpRole, ProductStart, TensorOp, TensorProduct, TensorScales,
 };
 use crate::distribution::Digit;
 use crate::infer::tile_axes;
 use crate::kernel::{
-    AxisIndex, Start, Stmt, StmtKind, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess,
-    VarId,
+    AxisIndex, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Start, Stmt, StmtKind, TENSOR_WARPS, Tensor,
+    TensorAtom, TensorMma, TileAccess, VarId, scale_columns,
 };
 use crate::ops::BinaryOp;
 use crate::smem_plan::slot_columns;
 
 /// Instructions of one product, at most.
 const MAX_INSTRUCTIONS: u32 = 256;
+
+/// Where the scales of a product are in tensor memory: by words of four groups, in each by rows.
+#[derive(Clone, Copy)]
+struct Scales {
+    columns: [u32; 2],
+    /// Columns of one word of all rows.
+    words: [u32; 2],
+}
+
+impl Scales {
+    /// Those that an instruction takes which starts in a column and at a position of k.
+    fn of(self, column: u32, k: u32) -> TensorScales {
+        let group = k / SCALE_GROUP;
+        let word = group / SCALE_WORD;
+        let [left, right] = [0, 1].map(|side| self.columns[side] + word * self.words[side]);
+        TensorScales { columns: [left, right + column / 32], byte: group % SCALE_WORD }
+    }
+}
 
 /// What the statements of a role do with tensor memory.
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,12 +128,16 @@ impl Expander<'_> {
         let found = self.tensor_loads.iter().position(|load| (load.0, load.1) == (var, slot));
         let Some(found) = found else { return Ok(()) };
         let (_, _, access) = self.tensor_loads.remove(found);
-        let own = self.kernel.vars[var].distribution.registers();
-        let group = Digit { extent: self.b.warps() / TENSOR_WARPS, stride: TENSOR_WARPS };
-        let group = self.b.warp(group).times(own.into()).ok_or_else(|| too_far(&access))?;
+        let declared = &self.kernel.vars[var];
+        let own = declared.distribution.registers();
+        let (rows, columns) = (declared.shape[0], declared.shape[1]);
+        let groups = self.b.warps() / TENSOR_WARPS;
+        let group = Digit { extent: groups, stride: TENSOR_WARPS };
+        let step = i64::from(columns / groups.max(1));
+        let group = self.b.warp(group).times(step).ok_or_else(|| too_far(&access))?;
         let column = self.column(&access, &group)?;
-        let frag =
-            self.b.define(DType::F32, own, |dst| DeviceOp::Tensor(TensorOp::Load { dst, column }));
+        let load = |dst| DeviceOp::Tensor(TensorOp::Load { dst, rows, column });
+        let frag = self.b.define(DType::F32, own, load);
         let id = self.slot(var, slot);
         self.b.emit(DeviceOp::SetSlot { slot: id, x: Arg::whole(frag) });
         self.contents.insert((var, slot), frag);
@@ -153,11 +175,63 @@ impl Expander<'_> {
         Ok(Address { offset, constant: column.constant })
     }
 
+    /// Brings the scales of a product to tensor memory.
+    fn copy_scales(&mut self, mma: &TensorMma) -> Result<Option<Scales>, Diagnostic> {
+        let Some(both) = &mma.scales else { return Ok(None) };
+        let first = self.b.role.and_then(|role| self.smem.scales(role));
+        let first = first.and_then(|first| u32::try_from(first).ok());
+        let mut next = first.ok_or_else(|| too_far(&mma.a))?;
+        let mut columns = [0; 2];
+        let mut words = [0; 2];
+        for (side, access) in both.iter().enumerate() {
+            let far = || too_far(access);
+            let lengths: Vec<u32> = tile_axes(access).iter().map(|axis| axis.len).collect();
+            let &[rows, groups] = lengths.as_slice() else { return Err(far()) };
+            (columns[side], words[side]) = (next, scale_columns(rows, SCALE_WORD));
+            let tile = access.storage.tile().map(|(tile, _)| tile).ok_or_else(far)?;
+            let base = u32::try_from(self.smem.base(tile)).map_err(|_| far())?;
+            for group in (0..groups).step_by(SCALE_WORD as usize) {
+                for row in (0..rows).step_by(SCALE_ROWS as usize) {
+                    let at = self.scales_at(access, [row.into(), group.into()])?;
+                    let variable = at.variable();
+                    let offset = (!variable.terms.is_empty())
+                        .then(|| self.b.materialize(&variable, DType::I32));
+                    let at = Address { offset, constant: at.constant };
+                    let rows = (rows - row).min(SCALE_ROWS);
+                    let copy = TensorOp::CopyScales { column: next, base, at, rows };
+                    self.b.emit(DeviceOp::Tensor(copy));
+                    next += SCALE_ROWS / 32;
+                }
+            }
+        }
+        Ok(Some(Scales { columns, words }))
+    }
+
+    /// The element of a tile with two ranges that is so far behind their starts.
+    fn scales_at(&mut self, access: &TileAccess, behind: [i64; 2]) -> Result<Linear, Diagnostic> {
+        let far = || too_far(access);
+        let mut offset = self.slot_start(access.storage).ok_or_else(far)?;
+        let mut behind = behind.into_iter();
+        for (index, view) in access.index.iter().zip(&access.axes) {
+            let position = match index {
+                AxisIndex::At(at) => self.integer(*at),
+                AxisIndex::Range { start, .. } => {
+                    let by = behind.next().ok_or_else(far)?;
+                    self.integer(*start).offset(by).ok_or_else(far)?
+                }
+                AxisIndex::Gather(_) | AxisIndex::Along(_) | AxisIndex::New => return Err(far()),
+            };
+            let here = self.b.axis_offset(&position, view).ok_or_else(far)?;
+            offset = offset.plus(1, &here).ok_or_else(far)?;
+        }
+        Ok(offset)
+    }
+
     fn tensor_mma(&mut self, mma: &TensorMma) -> Result<(), Diagnostic> {
         let span = self.b.locs[self.b.loc].span;
         let columns = tile_axes(&mma.acc).last().map_or(0, |axis| axis.len);
         let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
-        let TensorAtom { n, dtype } = mma.atom;
+        let TensorAtom { m, n, types, scaled: _ } = mma.atom;
         let (blocks, steps) = (columns / n, depth / mma.atom.depth());
         let count = blocks.saturating_mul(steps);
         if count > MAX_INSTRUCTIONS {
@@ -174,6 +248,7 @@ impl Expander<'_> {
             Start::When(cond) => ProductStart::When((self.frag(cond), 0)),
         };
         let first = self.column(&mma.acc, &Linear::default())?;
+        let scales = self.copy_scales(mma)?;
         let left = self.matrix(&mma.a, &Linear::default())?;
         for block in 0..blocks {
             let right = self.matrix(&mma.b, &Linear::constant((block * n).into()))?;
@@ -185,11 +260,13 @@ impl Expander<'_> {
                 };
                 let product = TensorProduct {
                     column,
+                    m,
                     n,
-                    dtype,
+                    types,
                     a: along(left),
                     b: along(right),
                     start: if step == 0 { start } else { ProductStart::Sums },
+                    scales: scales.map(|scales| scales.of(block * n, step * mma.atom.depth())),
                 };
                 self.b.emit(DeviceOp::Tensor(TensorOp::Product(Box::new(product))));
             }

@@ -1,6 +1,6 @@
 //! Products of a warpgroup: which instructions they are, and the fences in front of them.
 //!
-//! Each warpgroup has whole atoms of the sums. An atom of a product is one instruction for 16 positions of k, in
+//! Each warpgroup has whole atoms of the sums. An atom of a product is one instruction for 32 bytes of k, in
 //! ascending order. Before a barrier after which products may read what threads have written, each thread orders
 //! its own writes ahead of reads by the tensor core, which go another way than those of threads.
 
@@ -35,7 +35,7 @@ fn collect(stmts: &[Stmt], read: &mut FxHashSet<SmemId>, written: &mut FxHashSet
         if let StmtKind::Warpgroup(Warpgroup::Mma(mma)) = &stmt.kind {
             read.extend(tile(&mma.a).into_iter().chain(tile(&mma.b)));
         } else if let StmtKind::Tensor(Tensor::Mma(mma)) = &stmt.kind {
-            read.extend(tile(&mma.a).into_iter().chain(tile(&mma.b)));
+            read.extend(mma.reads().filter_map(tile));
         } else if let StmtKind::Store { access, .. } | StmtKind::CopyAsync { dest: access, .. } =
             &stmt.kind
         {
@@ -88,7 +88,7 @@ impl Expander<'_> {
         let row_blocks = rows.rest;
         let column_blocks = columns.registers() / 2 / per_atom;
         let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
-        let steps = depth / WgmmaAtom::DEPTH;
+        let steps = depth / mma.atom.depth();
         let count = row_blocks.saturating_mul(column_blocks).saturating_mul(steps);
         if count > MAX_INSTRUCTIONS {
             return Err(Diagnostic::error(
@@ -138,7 +138,7 @@ impl Expander<'_> {
                 for step in 0..steps {
                     let along = |matrix: Matrix| Matrix {
                         at: Address {
-                            constant: matrix.at.constant + i64::from(step * WgmmaAtom::DEPTH),
+                            constant: matrix.at.constant + i64::from(step * mma.atom.depth()),
                             ..matrix.at
                         },
                         ..matrix
@@ -147,7 +147,7 @@ impl Expander<'_> {
                         slot: sums,
                         sums: registers.clone(),
                         n: mma.atom.n,
-                        dtype: mma.atom.dtype,
+                        types: mma.atom.types,
                         a: along(matrices[0][row as usize]),
                         b: along(matrices[1][column as usize]),
                         start: if step == 0 { start } else { ProductStart::Sums },

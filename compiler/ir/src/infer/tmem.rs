@@ -1,5 +1,6 @@
-//! The maps of tiles that are loaded from tensor memory: each thread has one row, since a warp reaches 32 rows alone.
-//! Warps beyond the first four share the columns.
+//! The maps of tiles that are loaded from tensor memory. Of 128 rows each thread has one, since a warp reaches 32 rows
+//! alone. Of 64 rows a warp reaches 16, and its threads share them as they share sums of a warpgroup. Warps beyond the
+//! first four share the columns.
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
@@ -43,7 +44,7 @@ pub(super) fn fixed(
                             Code::E0310,
                             "a tile that two operations want in different layouts",
                         )
-                        .label(stmt.span, "from tensor memory each thread has one row")
+                        .label(stmt.span, "which rows a thread has of tensor memory is fixed")
                         .secondary(declared.span, "the tile")
                         .help("write `relayout(…)` where it meets the other tile"),
                     );
@@ -58,13 +59,18 @@ pub(super) fn fixed(
 pub(crate) fn rows(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
     let &[rows, columns] = shape else { return None };
     let groups = warps / TENSOR_WARPS;
-    if rows != TensorAtom::ROWS || groups == 0 || !warps.is_multiple_of(TENSOR_WARPS) {
+    if groups == 0 || !warps.is_multiple_of(TENSOR_WARPS) {
         return None;
     }
     if columns == 0 || !columns.is_multiple_of(groups) {
         return None;
     }
     let own = columns / groups;
+    match rows {
+        TensorAtom::ROWS => {}
+        TensorAtom::HALF => return half(own, groups),
+        _ => return None,
+    }
     let vec = if own.is_multiple_of(VECTOR) { VECTOR } else { 1 };
     let lanes = Digit { extent: LANES, stride: 1 };
     let row = AxisMap {
@@ -79,6 +85,26 @@ pub(crate) fn rows(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
         extent => (own / vec, Digit { extent, stride: TENSOR_WARPS }, 1),
     };
     Some([row, AxisMap { vec, lanes: Digit::NONE, inner, warps: shared, rest }])
+}
+
+/// The same of 64 rows, by the columns of each warp.
+fn half(own: u32, groups: u32) -> Option<[AxisMap; 2]> {
+    if !own.is_multiple_of(8) {
+        return None;
+    }
+    let row = AxisMap {
+        vec: 1,
+        lanes: Digit { extent: 8, stride: 4 },
+        inner: 2,
+        warps: Digit { extent: TENSOR_WARPS, stride: 1 },
+        rest: 1,
+    };
+    let (inner, shared, rest) = match groups {
+        1 => (1, Digit::NONE, own / 8),
+        extent => (own / 8, Digit { extent, stride: TENSOR_WARPS }, 1),
+    };
+    let lanes = Digit { extent: 4, stride: 1 };
+    Some([row, AxisMap { vec: 2, lanes, inner, warps: shared, rest }])
 }
 
 fn collect<'k>(stmts: &'k [Stmt], found: &mut Vec<(&'k Stmt, VarId)>) {
@@ -112,5 +138,25 @@ mod tests {
             }
         }
         assert!(rows(&[128, 16], 6).is_none() && rows(&[128, 3], 8).is_none());
+    }
+
+    #[test]
+    fn of_64_rows_each_warp_has_16() {
+        for (columns, warps) in [(8, 4), (16, 4), (48, 8)] {
+            let axes = rows(&[64, columns], warps).unwrap();
+            let spread = Distribution { warps, axes: axes.to_vec() };
+            assert_eq!(spread.shape(), [64, columns]);
+            let own = columns / (warps / 4);
+            for (warp, lane) in [(0, 0), (3, 7), (warps - 1, 31)] {
+                for register in 0..spread.registers() {
+                    let at = spread.coordinates(warp, lane, register);
+                    let (half, pair, v) =
+                        (register / (own / 4), register / 2 % (own / 8), register % 2);
+                    let row = 16 * (warp % 4) + 8 * half + lane / 4;
+                    assert_eq!(at, [row, warp / 4 * own + 8 * pair + 2 * (lane % 4) + v]);
+                }
+            }
+        }
+        assert!(rows(&[64, 12], 4).is_none() && rows(&[64, 8], 8).is_none());
     }
 }

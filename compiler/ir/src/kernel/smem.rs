@@ -4,7 +4,7 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
-use super::{AxisIndex, Kernel, ParamId, SmemId, TileAccess, ValueId};
+use super::{AxisIndex, Kernel, ParamId, SmemId, TileAccess, ValueId, ViewAxis};
 
 /// Which memory of the CTA a tile lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +166,20 @@ impl Storage {
             Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) => None,
             Storage::Peer(_, rank) => Some(rank),
         }
+    }
+}
+
+impl ViewAxis {
+    /// Elements from its first position to another; nothing where that is no number.
+    pub fn offset_of(&self, position: u32) -> Option<i64> {
+        let mut left = position;
+        let mut offset = 0i64;
+        for (i, digit) in self.digits.iter().enumerate().rev() {
+            let value = if i == 0 { left } else { left % digit.extent.max(1) };
+            left /= digit.extent.max(1);
+            offset = offset.checked_add(digit.stride.checked_mul(value.into())?)?;
+        }
+        Some(offset)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Start, TileAccess, ValueId, VarId};
 pub enum Tensor {
     /// `mma a * b^T -> acc via ATOM`
     Mma(Box<TensorMma>),
-    /// `load acc[…] -> r`: 128 rows of some columns come to registers, not before the `settle`.
+    /// `load acc[…] -> r`: all rows of some columns come to registers, not before the `settle`.
     Load {
         /// The tile in registers, f32.
         var: VarId,
@@ -35,9 +35,9 @@ pub enum Tensor {
 /// A product.
 #[derive(Debug, Clone)]
 pub struct TensorMma {
-    /// The sums, f32 `[128, n]`, in tensor memory.
+    /// The sums, f32 `[m, n]`, in tensor memory.
     pub acc: TileAccess,
-    /// Left operand, `[128, k]` with k contiguous, in shared memory.
+    /// Left operand, `[m, k]` with k contiguous, in shared memory.
     pub a: TileAccess,
     /// Right operand, `[n, k]` with k contiguous, in shared memory.
     pub b: TileAccess,
@@ -45,12 +45,20 @@ pub struct TensorMma {
     pub atom: TensorAtom,
     /// Where the sums start from.
     pub start: Start,
+    /// Scales of both operands, ue8m0, one for each [`SCALE_GROUP`] elements of a row, in shared memory in the order of
+    /// [`scale_place`].
+    pub scales: Option<[TileAccess; 2]>,
 }
 
 impl TensorMma {
+    /// What it reads from shared memory: both operands, then their scales.
+    pub fn reads(&self) -> impl Iterator<Item = &TileAccess> {
+        [&self.a, &self.b].into_iter().chain(self.scales.iter().flatten())
+    }
+
     /// Calls `see` with every value that the product reads.
     pub fn each_use(&self, mut see: impl FnMut(ValueId)) {
-        for access in [&self.acc, &self.a, &self.b] {
+        for access in self.reads().chain([&self.acc]) {
             access.each_use(&mut see);
         }
         if let Start::When(cond) = self.start {
@@ -63,7 +71,7 @@ impl Tensor {
     /// Calls `see` with every access of a tile.
     pub fn each_access<'a>(&'a self, mut see: impl FnMut(&'a TileAccess)) {
         match self {
-            Tensor::Mma(mma) => [&mma.acc, &mma.a, &mma.b].into_iter().for_each(see),
+            Tensor::Mma(mma) => mma.reads().chain([&mma.acc]).for_each(see),
             Tensor::Load { access, .. } => see(access),
             Tensor::Settle { .. } => {}
         }
@@ -82,15 +90,21 @@ impl Tensor {
 /// `atom NAME = tcgen05(m = 128, n = …, k = 16, a = …, b = …, d = f32);`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorAtom {
-    /// Columns of the sums: a multiple of 16, at most 256.
+    /// Rows of the sums: 64 or 128.
+    pub m: u32,
+    /// Columns of the sums: a multiple of 16, or of 8 with 64 rows; at most 256.
     pub n: u32,
-    /// Type of both operands: bf16 or f16.
-    pub dtype: DType,
+    /// Types of both operands: bf16 or f16 twice, or e4m3 and e5m2 as one likes; with scales these or e2m1 twice.
+    pub types: [DType; 2],
+    /// Operands come with block scales.
+    pub scaled: bool,
 }
 
 impl TensorAtom {
-    /// Rows of the sums.
+    /// Rows of tensor memory.
     pub const ROWS: u32 = 128;
+    /// Rows of an atom that uses half of them: 16 of those that a warp reaches.
+    pub const HALF: u32 = 64;
     /// Most columns.
     pub const MAX_COLUMNS: u32 = 256;
     /// Bytes of each row of an operand that one instruction reads.
@@ -98,8 +112,36 @@ impl TensorAtom {
 
     /// Positions of k.
     pub fn depth(self) -> u32 {
-        Self::DEPTH_BYTES * 8 / self.dtype.bits()
+        Self::DEPTH_BYTES * 8 / self.types[0].bits()
     }
+
+    /// Columns come in multiples of this many.
+    pub fn column_step(rows: u32) -> u32 {
+        if rows == Self::HALF { 8 } else { 16 }
+    }
+}
+
+/// Elements of a row that share a scale.
+pub const SCALE_GROUP: u32 = 32;
+
+/// Rows whose scales lie together: those of four groups of each are one piece of shared memory.
+pub const SCALE_ROWS: u32 = 128;
+
+/// Groups of a row whose scales are one word.
+pub const SCALE_WORD: u32 = 4;
+
+/// Bytes of such a piece, which is copied to four columns of tensor memory at once.
+pub const SCALE_BYTES: u32 = SCALE_ROWS * SCALE_WORD;
+
+/// The byte of a piece with the scale of a row and a group: 32 rows one after the other with 16 bytes each, in which the
+/// words of every 32nd row follow each other.
+pub fn scale_place(row: u32, group: u32) -> u32 {
+    row % 32 * 16 + row / 32 % 4 * 4 + group % SCALE_WORD
+}
+
+/// Columns of tensor memory that the scales of so many rows take, for so many groups.
+pub fn scale_columns(rows: u32, groups: u32) -> u32 {
+    rows.div_ceil(SCALE_ROWS) * (SCALE_ROWS / 32) * groups.div_ceil(SCALE_WORD)
 }
 
 /// Columns of tensor memory that a CTA can have.

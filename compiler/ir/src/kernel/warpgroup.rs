@@ -59,8 +59,8 @@ pub enum Start {
 pub struct WgmmaAtom {
     /// Columns of the sums: a multiple of 8, at most 256.
     pub n: u32,
-    /// Type of both operands, bf16 or f16.
-    pub dtype: DType,
+    /// Types of both operands: bf16 or f16 twice, or e4m3 and e5m2 as one likes.
+    pub types: [DType; 2],
 }
 
 impl WgmmaAtom {
@@ -68,10 +68,24 @@ impl WgmmaAtom {
     pub const ROWS: u32 = 64;
     /// Most columns.
     pub const MAX_COLUMNS: u32 = 256;
-    /// Products of one output.
-    pub const DEPTH: u32 = 16;
+    /// Bytes of each row of an operand that one instruction reads.
+    pub const DEPTH_BYTES: u32 = 32;
     /// Warps that work together.
     pub const WARPS: u32 = 4;
+
+    /// Products of one output in one instruction.
+    pub fn depth(self) -> u32 {
+        Self::DEPTH_BYTES * 8 / self.types[0].bits()
+    }
+}
+
+/// True for types of operands that one instruction takes together.
+pub fn multiplies(types: [DType; 2]) -> bool {
+    let is_narrow = |dtype| matches!(dtype, DType::E4m3 | DType::E5m2);
+    match types {
+        [DType::Bf16, DType::Bf16] | [DType::F16, DType::F16] => true,
+        [left, right] => is_narrow(left) && is_narrow(right),
+    }
 }
 
 impl WarpgroupMma {

@@ -1,31 +1,33 @@
-//! Products of a warpgroup: the order of sums.
+//! Products of a warpgroup and in tensor memory: the order of sums.
 //!
-//! One instruction adds 16 products to each sum. As for [`super::mma`], the emulator adds them place by place to
-//! the running value in f64 and rounds once to f32; instructions follow in ascending order of k.
+//! One instruction adds the products of 32 bytes of each row to each sum. As for [`super::mma`], the emulator adds
+//! them place by place to the running value in f64 and rounds once to f32; instructions follow in ascending order of k.
 
 use kernel_abi::numeric::canonical;
 
-use super::mma::DEPTH;
+use super::elements::Elements;
+use super::mma::floats;
 
-/// Adds `a * b^T` to the sums, rows by `columns`: both operands have `depth` elements a row, whole groups of 16.
-pub fn multiply(sums: &mut [f32], columns: usize, a: &[f32], b: &[f32], depth: usize) {
-    multiply_by(sums, columns, a, b, depth, DEPTH);
+/// Elements of an operand as factors: products of two of them are exact.
+pub fn factors(x: &Elements) -> Vec<f64> {
+    floats(x).into_iter().map(f64::from).collect()
 }
 
-/// The same with instructions that take `step` elements of a row each.
-pub fn multiply_by(
-    sums: &mut [f32],
-    columns: usize,
-    a: &[f32],
-    b: &[f32],
-    depth: usize,
-    step: usize,
-) {
+/// Multiplies each `group` elements of a row with their scale: exact, for scales that are powers of two.
+pub fn scale(factors: &mut [f64], scales: &[f64], group: usize) {
+    for (factors, scale) in factors.chunks_mut(group.max(1)).zip(scales) {
+        factors.iter_mut().for_each(|factor| *factor *= scale);
+    }
+}
+
+/// Adds `a * b^T` to the sums, rows by `columns`: both operands have `depth` elements a row, of which one instruction
+/// takes `step`.
+pub fn multiply(sums: &mut [f32], columns: usize, a: &[f64], b: &[f64], depth: usize, step: usize) {
     let step = step.max(1);
     for (row, line) in a.chunks(depth.max(1)).zip(sums.chunks_mut(columns.max(1))) {
         for (column, sum) in b.chunks(depth.max(1)).zip(line) {
             for (x, y) in row.chunks(step).zip(column.chunks(step)) {
-                let products = x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y));
+                let products = x.iter().zip(y).map(|(&x, &y)| x * y);
                 *sum =
                     canonical(products.fold(f64::from(*sum), |sum, product| sum + product) as f32);
             }
@@ -45,7 +47,7 @@ pub fn swizzled(at: u64, line: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::layout::Swizzle;
-    use crate::ops::mma::step;
+    use crate::ops::mma::{DEPTH, step};
 
     #[test]
     fn the_place_of_a_byte_is_that_of_the_tile() {
@@ -63,7 +65,8 @@ mod tests {
         let (a, b): (Vec<f32>, Vec<f32>) =
             ((0..2 * 32).map(number).collect(), (0..3 * 32).map(|i| number(i + 7)).collect());
         let mut sums = vec![1.0; 6];
-        multiply(&mut sums, 3, &a, &b, 32);
+        let wide = |x: &[f32]| -> Vec<f64> { x.iter().map(|&x| x.into()).collect() };
+        multiply(&mut sums, 3, &wide(&a), &wide(&b), 32, DEPTH);
         let groups = |x: &[f32], row: usize, k: usize| -> [f32; DEPTH] {
             x[row * 32 + k..row * 32 + k + DEPTH].try_into().unwrap()
         };

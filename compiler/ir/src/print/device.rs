@@ -1,10 +1,11 @@
 //! Text of the device level.
 
+use super::kernel::types;
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
     Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Frag, FragId, Lanes, Map, Matrix,
-    MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, Vector, WaitOrder,
-    WarpgroupOp,
+    MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, TensorScales, Vector,
+    WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
 use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap};
@@ -313,17 +314,24 @@ fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
         }
         TensorOp::Attach { word } => format!("take the address from shared+{word}"),
         TensorOp::Free { columns } => format!("free {columns} columns of tensor memory"),
+        TensorOp::CopyScales { column: to, base, at, rows } => {
+            format!("tensor[{to} …] = scales of {rows} rows from shared+{base}[{}]", column(at))
+        }
         TensorOp::FenceBefore => "tcgen05.fence before".to_owned(),
         TensorOp::FenceAfter => "tcgen05.fence after".to_owned(),
         TensorOp::Product(product) => {
             let (a, b) = (matrix(&product.a), matrix(&product.b));
-            let (n, dtype) = (product.n, product.dtype);
+            let (m, n, types) = (product.m, product.n, types(product.types));
             let (at, start) = (column(&product.column), start(product.start));
-            format!("tensor[{at}] += tcgen05.m128n{n}.{dtype} {a}, {b}{start}")
+            let scales = product.scales.map_or_else(String::new, |scales| {
+                let TensorScales { columns: [of_a, of_b], byte } = scales;
+                format!(" scaled by tensor[{of_a}], tensor[{of_b}] byte {byte}")
+            });
+            format!("tensor[{at}] += tcgen05.m{m}n{n}.{types} {a}, {b}{scales}{start}")
         }
-        TensorOp::Load { dst, column: at } => {
+        TensorOp::Load { dst, rows, column: at } => {
             let Frag { dtype, len } = device.frags[*dst];
-            format!("{dst}: {dtype} x {len} = tensor[{}]", column(at))
+            format!("{dst}: {dtype} x {len} = tensor[{}] of {rows} rows", column(at))
         }
     }
 }
@@ -353,8 +361,8 @@ fn warpgroup(op: &WarpgroupOp) -> String {
             let start = start(product.start);
             let (a, b) = (matrix(&product.a), matrix(&product.b));
             let first = product.sums.first().copied().unwrap_or(0);
-            let (slot, n, dtype) = (product.slot, product.n, product.dtype);
-            format!("{slot}[{first} …] += wgmma.m64n{n}k16.{dtype} {a}, {b}{start}")
+            let (slot, n, types) = (product.slot, product.n, types(product.types));
+            format!("{slot}[{first} …] += wgmma.m64n{n}.{types} {a}, {b}{start}")
         }
         WarpgroupOp::Commit => "wgmma.commit_group".to_owned(),
         WarpgroupOp::Wait { pending, sums } => format!("wgmma.wait_group {pending} for {sums}"),

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use kernel_abi::DType;
+
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
     Await, AxisIndex, CopyWay, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
-    Start, Stmt, StmtKind, Tensor, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
+    Start, Stmt, StmtKind, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -163,9 +165,9 @@ fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
         Warpgroup::Mma(mma) => {
             let start = start(mma.start);
             let (a, b) = (place(kernel, &mma.a), place(kernel, &mma.b));
-            let (n, dtype) = (mma.atom.n, mma.atom.dtype);
+            let (n, depth, types) = (mma.atom.n, mma.atom.depth(), types(mma.atom.types));
             let sums = slot_name(kernel, mma.var, mma.slot);
-            format!("wgmma.m64n{n}k16.{dtype} {a}, {b} -> {sums}{start}")
+            format!("wgmma.m64n{n}k{depth}.{types} {a}, {b} -> {sums}{start}")
         }
         Warpgroup::Commit => "commit".to_owned(),
         Warpgroup::Settle { var, slot, pending } => {
@@ -174,14 +176,27 @@ fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
     }
 }
 
+/// The types of both operands of a product.
+pub(super) fn types([left, right]: [DType; 2]) -> String {
+    if left == right { left.to_string() } else { format!("{left}.{right}") }
+}
+
 fn tensor(kernel: &Kernel, op: &Tensor) -> String {
     match op {
         Tensor::Mma(mma) => {
             let start = start(mma.start);
             let (a, b) = (place(kernel, &mma.a), place(kernel, &mma.b));
-            let (n, depth, dtype) = (mma.atom.n, mma.atom.depth(), mma.atom.dtype);
+            let [a, b] = match &mma.scales {
+                None => [a, b],
+                Some([of_a, of_b]) => {
+                    let (of_a, of_b) = (place(kernel, of_a), place(kernel, of_b));
+                    [format!("{a} scaled by {of_a}"), format!("{b} scaled by {of_b}")]
+                }
+            };
+            let TensorAtom { m, n, types: both, scaled: _ } = mma.atom;
+            let (depth, types) = (mma.atom.depth(), types(both));
             let acc = place(kernel, &mma.acc);
-            format!("tcgen05.m128n{n}k{depth}.{dtype} {a}, {b} -> {acc}{start}")
+            format!("tcgen05.m{m}n{n}k{depth}.{types} {a}, {b} -> {acc}{start}")
         }
         Tensor::Load { var, slot, access } => {
             format!("load {} -> {}", place(kernel, access), slot_name(kernel, *var, *slot))

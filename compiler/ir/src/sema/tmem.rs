@@ -15,8 +15,9 @@ use super::scope::{AnyAtom, Buffer, Entity, Frag, Memory};
 use super::smem::initial_value;
 use super::warpgroup::entries;
 use crate::kernel::{
-    Extent, Smem, SmemSwizzle, Space, StmtKind, Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor,
-    TensorAtom, TensorMma, ViewAxis, ViewDigit,
+    AxisIndex, Extent, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Smem, SmemSwizzle, Space, StmtKind,
+    Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess, ViewAxis,
+    ViewDigit, scale_place,
 };
 use crate::target::Target;
 
@@ -57,7 +58,8 @@ impl<'a> Lower<'a> {
         let &[rows, columns] = shape.as_slice() else {
             return Err(self.error(not_rows(&describe(dtype, &shape), tile.ty.span)));
         };
-        if rows != TensorAtom::ROWS || columns == 0 || columns > TENSOR_COLUMNS {
+        let has_rows = matches!(rows, TensorAtom::ROWS | TensorAtom::HALF);
+        if !has_rows || columns == 0 || columns > TENSOR_COLUMNS {
             return Err(self.error(not_rows(&describe(dtype, &shape), tile.ty.span)));
         }
         if dtype != DType::F32 {
@@ -90,34 +92,33 @@ impl<'a> Lower<'a> {
 
     /// `atom NAME = tcgen05(m = 128, n = N, k = 16, a = bf16, b = bf16, d = f32);`
     pub(super) fn tensor_atom(&mut self, atom: &'a Atom) -> Outcome<()> {
-        let [m, n, k, a, b, d] = entries(&atom.value).map_err(|wrong| self.error(wrong))?;
+        let ([m, n, k, a, b, d], scale) =
+            entries(&atom.value).map_err(|wrong| self.error(wrong))?;
         self.has_tensor_memory(atom.value.span, "`tcgen05`")?;
-        let rows = self.const_int(m, "`m`")?;
-        if rows == 64 {
-            return Err(self.not_built(m.span, "`tcgen05` with 64 rows"));
-        }
-        self.exactly(m, TensorAtom::ROWS, "`m`")?;
-        let columns = self.const_extent(n, "`n`", 16, i64::from(TensorAtom::MAX_COLUMNS))?;
-        if !columns.is_multiple_of(16) {
+        let rows = match self.const_int(m, "`m`")? {
+            64 => TensorAtom::HALF,
+            _ => {
+                self.exactly(m, TensorAtom::ROWS, "`m`")?;
+                TensorAtom::ROWS
+            }
+        };
+        let step = TensorAtom::column_step(rows);
+        let most = i64::from(TensorAtom::MAX_COLUMNS);
+        let columns = self.const_extent(n, "`n`", i64::from(step), most)?;
+        if !columns.is_multiple_of(step) {
             return Err(self.error(
                 Diagnostic::error(Code::E0206, format!("an atom of {columns} columns"))
-                    .label(n.span, "`n` is a multiple of 16, at most 256"),
+                    .label(n.span, format!("`n` is a multiple of {step}, at most 256")),
             ));
         }
-        let [left, right, sum] = [self.type_of(a)?, self.type_of(b)?, self.type_of(d)?];
-        if !matches!(left, DType::Bf16 | DType::F16) {
-            return Err(self.not_built(a.span, &format!("`tcgen05` of {left}")));
-        }
-        if right != left {
-            return Err(self.error(
-                Diagnostic::error(Code::E0203, format!("a product of {left} and {right}"))
-                    .label(b.span, format!("both operands are {left}")),
-            ));
-        }
-        if sum != DType::F32 {
-            return Err(self.not_built(d.span, &format!("`tcgen05` with sums of {sum}")));
-        }
-        let named = TensorAtom { n: columns, dtype: left };
+        let types = match scale {
+            None => self.types_of_product([a, b, d], "`tcgen05`")?,
+            Some(scale) => {
+                self.exactly(m, TensorAtom::ROWS, "`m`")?;
+                self.scaled_types([a, b, d], scale)?
+            }
+        };
+        let named = TensorAtom { m: rows, n: columns, types, scaled: scale.is_some() };
         self.exactly(k, named.depth(), "`k`")?;
         self.frame.define(&atom.name, Entity::Atom(AnyAtom::Tensor(named)));
         Ok(())
@@ -139,28 +140,149 @@ impl<'a> Lower<'a> {
             ));
         }
         let acc = self.tensor_slice(&mma.acc, mma.acc.span);
-        let (a, b) = (self.operand_of_product(&mma.a), self.operand_of_product(right));
+        let (left, left_scales) = self.parts_of_operand(&mma.a, atom)?;
+        let (right, right_scales) = self.parts_of_operand(right, atom)?;
+        let (a, b) = (self.operand_of_product(left), self.operand_of_product(right));
         let (acc, (a, a_slice), (b, b_slice)) = (acc?, a?, b?);
         let declared = self.kernel.declaration_of(acc.storage);
         let &[rows, columns] = acc.shape.as_slice() else {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         };
-        if rows != TensorAtom::ROWS || !columns.is_multiple_of(atom.n) || columns == 0 {
+        if rows != atom.m || !columns.is_multiple_of(atom.n) || columns == 0 {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         }
-        for (slice, side, wanted) in [(&a_slice, &mma.a, rows), (&b_slice, right, columns)] {
-            self.fits_product(
-                slice,
-                side,
-                [wanted, a_slice.shape.last().copied().unwrap_or(0)],
-                atom.dtype,
-                declared,
-            )?;
+        let depth = a_slice.shape.last().copied().unwrap_or(0);
+        for (slice, side, wanted, dtype) in
+            [(&a_slice, left, rows, atom.types[0]), (&b_slice, right, columns, atom.types[1])]
+        {
+            self.fits_product(slice, side, [wanted, depth], dtype, declared)?;
         }
+        let scales = match (left_scales, right_scales) {
+            (Some(left), Some(right)) => {
+                if columns > atom.n && !atom.n.is_multiple_of(32) {
+                    return Err(self.error(
+                        Diagnostic::error(Code::E0206, "scales of atoms that lanes do not reach")
+                            .label(mma.acc.span, format!("several atoms of {} columns", atom.n))
+                            .help("take one atom, or atoms of a multiple of 32 columns"),
+                    ));
+                }
+                let left = self.scales_of_operand(left, [rows, depth], declared)?;
+                Some([left, self.scales_of_operand(right, [columns, depth], declared)?])
+            }
+            (_, _) => None,
+        };
         let start = self.start(mma.add.as_ref())?;
         let Some(acc) = acc.access else { return Ok(()) };
-        let product = TensorMma { acc, a, b, atom, start };
+        let product = TensorMma { acc, a, b, atom, start, scales };
         self.emit(StmtKind::Tensor(Tensor::Mma(Box::new(product))), span)
+    }
+
+    /// The types of the operands of a block-scaled atom, whose sums are f32.
+    fn scaled_types(&mut self, [a, b, d]: [&'a Expr; 3], scale: &'a Expr) -> Outcome<[DType; 2]> {
+        let of_scales = self.type_of(scale)?;
+        if of_scales != DType::Ue8m0 {
+            return Err(self.not_built(scale.span, &format!("block scales of {of_scales}")));
+        }
+        let types = [self.type_of(a)?, self.type_of(b)?];
+        let narrow = types[0].bits() == 8 && types[1].bits() == 8;
+        if narrow {
+            return self.types_of_product([a, b, d], "block-scaled `tcgen05`");
+        }
+        let [left, right] = types;
+        Err(self.not_built(a.span, &format!("block-scaled `tcgen05` of {left} and {right}")))
+    }
+
+    /// The elements and the scales of `(s@t, scales@t)`; the elements alone where the atom has no scales.
+    fn parts_of_operand(
+        &mut self,
+        e: &'a Expr,
+        atom: TensorAtom,
+    ) -> Outcome<(&'a Expr, Option<&'a Expr>)> {
+        match (&e.kind, atom.scaled) {
+            (ExprKind::Tuple(parts), true) if parts.len() == 2 => Ok((&parts[0], Some(&parts[1]))),
+            (ExprKind::Tuple(_), false) => Err(self.error(
+                Diagnostic::error(Code::E0204, "scales of a product that takes none")
+                    .label(e.span, "the atom is declared without `scale`")
+                    .help("write `scale = ue8m0` into the atom, or leave the scales out"),
+            )),
+            (_, true) => Err(self.error(
+                Diagnostic::error(Code::E0204, "an operand without its scales")
+                    .label(e.span, "the atom is declared with `scale`")
+                    .help("write both: `mma (a, a_scales) * (b, b_scales)^T -> acc via MMA;`"),
+            )),
+            (_, false) => Ok((e, None)),
+        }
+    }
+
+    /// Scales in the order in which they are copied to tensor memory.
+    fn scales_of_operand(
+        &mut self,
+        e: &'a Expr,
+        [rows, depth]: [u32; 2],
+        declared: Span,
+    ) -> Outcome<TileAccess> {
+        let slice = self.slice(e, e.span)?;
+        let groups = depth / SCALE_GROUP;
+        self.fits_product(&slice, e, [rows, groups], DType::Ue8m0, declared)?;
+        let wrong = |reason: String| {
+            Diagnostic::error(Code::E0310, "scales that the tensor core does not read")
+                .label(e.span, reason)
+                .help(
+                    "declare them as they are read, 128 rows and 4 groups a piece: `smem s : ue8m0[32, 4, 4];` with \
+                     `view scales = s by \"r b k -> (b r) k\";`, whole or its first rows",
+                )
+        };
+        let (Storage::Smem(tile, _), Some(access)) = (slice.storage, slice.access) else {
+            return Err(self.error(wrong("not in shared memory of the own CTA".to_owned())));
+        };
+        let tile = &self.kernel.smem[tile];
+        let at = tile.span;
+        let [leading @ .., row_axis, group_axis] = access.axes.as_slice() else {
+            return Err(self.error(wrong("less than two axes".to_owned())));
+        };
+        let chosen = access.index.len().saturating_sub(2);
+        let pieces = |axis: &ViewAxis, every: u32| match axis.extent {
+            Extent::Const(extent) => extent.is_multiple_of(every),
+            Extent::Scalar(_) => false,
+        };
+        let place =
+            |row: u32, group: u32| Some(row_axis.offset_of(row)? + group_axis.offset_of(group)?);
+        let lies = |row: u32, group: u32| {
+            let first = place(row - row % SCALE_ROWS, group - group % SCALE_WORD)?;
+            Some(
+                first % 16 == 0 && place(row, group)? - first == i64::from(scale_place(row, group)),
+            )
+        };
+        let apart = leading.iter().flat_map(|axis| &axis.digits).all(|d| d.stride % 16 == 0);
+        let mut problem = None;
+        if tile.swizzle != SmemSwizzle::None || tile.slot_bytes() % 16 != 0 || !apart {
+            problem = Some("its pieces do not start at multiples of 16 bytes".to_owned());
+        }
+        if !groups.is_multiple_of(SCALE_WORD) {
+            problem = Some(format!("{groups} groups of {SCALE_GROUP} where 4 or 8 are one word"));
+        }
+        let is_whole = pieces(row_axis, SCALE_ROWS) && pieces(group_axis, SCALE_WORD);
+        let all = (0..rows).all(|row| (0..groups).all(|group| lies(row, group) == Some(true)));
+        if !is_whole || !all {
+            problem = Some("its elements lie in another order".to_owned());
+        }
+        for (index, every) in access.index[chosen..].iter().zip([SCALE_ROWS, SCALE_WORD]) {
+            let AxisIndex::Range { start, until: None, .. } = index else {
+                problem = Some("indices of single rows".to_owned());
+                continue;
+            };
+            let (modulus, residue) = self.congruence(*start);
+            let every = i64::from(every);
+            let starts_well =
+                (modulus, residue) == (0, 0) || modulus % every == 0 && residue % every == 0;
+            if !starts_well {
+                problem = Some(format!("scales from a multiple of {every} on"));
+            }
+        }
+        match problem {
+            None => Ok(access),
+            Some(reason) => Err(self.error(wrong(reason).secondary(at, "declared here"))),
+        }
     }
 
     /// The tile in tensor memory that a `load` names, if it does.
@@ -207,7 +329,7 @@ impl<'a> Lower<'a> {
                 Diagnostic::error(Code::E0145, "a load of rows that the warps do not reach");
             found = found.label(span, why);
             found = role.map_or(found.clone(), |role| found.secondary(role.span, "this role"));
-            let help = "each warp reaches 32 of the 128 rows: take a role of 4, 8, … warps, without `elect one`";
+            let help = "each warp reaches a quarter of the rows: take a role of 4, 8, … warps, without `elect one`";
             return Err(self.error(found.help(help)));
         }
         let found = describe(slice.dtype, &slice.shape);
@@ -219,7 +341,8 @@ impl<'a> Lower<'a> {
                     .secondary(declared, format!("this is {wanted}")),
             ));
         }
-        let whole = slice.shape.len() == 2 && slice.shape[0] == TensorAtom::ROWS;
+        let tile = slice.storage.tile().map(|(tile, _)| &self.kernel.smem[tile].shape);
+        let whole = slice.shape.len() == 2 && tile.is_some_and(|tile| tile[0] == slice.shape[0]);
         if !whole {
             return Err(self.not_built(source.span, "a load of some rows of tensor memory"));
         }
@@ -253,13 +376,13 @@ impl<'a> Lower<'a> {
 
 fn not_rows(found: &str, at: Span) -> Diagnostic {
     Diagnostic::error(Code::E0206, format!("{found} in tensor memory"))
-        .label(at, "128 rows, and at most 512 columns")
+        .label(at, "128 or 64 rows, and at most 512 columns")
         .help("write `tmem acc : f32[128, N];`")
 }
 
 fn not_sums(found: &Slice, atom: TensorAtom, at: Span, declared: Span) -> Diagnostic {
     let found = describe(found.dtype, &found.shape);
-    let (m, n) = (TensorAtom::ROWS, atom.n);
+    let (m, n) = (atom.m, atom.n);
     Diagnostic::error(Code::E0204, format!("sums of {found}"))
         .label(at, format!("whole atoms of {m} by {n}, of f32, in tensor memory"))
         .secondary(declared, "declared here")

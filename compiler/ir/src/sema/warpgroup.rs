@@ -13,18 +13,19 @@ use super::report::{Outcome, Refused};
 use super::scope::{AnyAtom, Entity, Frag};
 use crate::kernel::{
     AxisIndex, SmemSwizzle, Start, StmtKind, Storage, Tensor, TileAccess, VarId, Warpgroup,
-    WarpgroupMma, WgmmaAtom,
+    WarpgroupMma, WgmmaAtom, multiplies,
 };
 use crate::target::Target;
 
-/// The words of an atom of `wgmma`, in the order of its form.
-pub(super) const WORDS: [&str; 6] = ["m", "n", "k", "a", "b", "d"];
+/// The words of an atom, in the order of its form; the last may be missing.
+pub(super) const WORDS: [&str; 7] = ["m", "n", "k", "a", "b", "d", "scale"];
 
 /// How an atom is written.
 const FORM: &str = "wgmma(m = 64, n = 16, k = 16, a = bf16, b = bf16, d = f32)";
 
-/// The entries of an atom's value in the order of [`WORDS`]; or what is wrong with it.
-pub(super) fn entries(value: &Expr) -> Result<[&Expr; 6], Diagnostic> {
+/// The entries of an atom's value in the order of [`WORDS`]: those that it has, and the type of its scales; or what is
+/// wrong with it.
+pub(super) fn entries(value: &Expr) -> Result<([&Expr; 6], Option<&Expr>), Diagnostic> {
     let wrong = |span: Span, reason: String| {
         Diagnostic::error(Code::E0206, "an atom that is not complete")
             .label(span, reason)
@@ -33,7 +34,7 @@ pub(super) fn entries(value: &Expr) -> Result<[&Expr; 6], Diagnostic> {
     let ExprKind::Call(call) = &value.kind else {
         return Err(wrong(value.span, "the form of an atom goes here".to_owned()));
     };
-    let mut found: [Option<&Expr>; 6] = [None; 6];
+    let mut found: [Option<&Expr>; 7] = [None; 7];
     for arg in &call.args {
         let name = arg.name.as_ref().map(|name| name.text.as_str());
         let place = WORDS.iter().position(|word| Some(*word) == name);
@@ -47,7 +48,9 @@ pub(super) fn entries(value: &Expr) -> Result<[&Expr; 6], Diagnostic> {
         }
     }
     match found {
-        [Some(m), Some(n), Some(k), Some(a), Some(b), Some(d)] => Ok([m, n, k, a, b, d]),
+        [Some(m), Some(n), Some(k), Some(a), Some(b), Some(d), scale] => {
+            Ok(([m, n, k, a, b, d], scale))
+        }
         _ => {
             let missing = WORDS.iter().zip(&found).find(|(_, entry)| entry.is_none());
             let word = missing.map_or("", |(word, _)| word);
@@ -77,7 +80,8 @@ impl<'a> Lower<'a> {
         if is_tcgen05(&atom.value) {
             return self.tensor_atom(atom);
         }
-        let [m, n, k, a, b, d] = entries(&atom.value).map_err(|wrong| self.error(wrong))?;
+        let ([m, n, k, a, b, d], scale) =
+            entries(&atom.value).map_err(|wrong| self.error(wrong))?;
         match self.target {
             Target::Sm90a => {}
             Target::Sm100a | Target::Sm103a => {
@@ -89,8 +93,18 @@ impl<'a> Lower<'a> {
                 ));
             }
         }
+        if let Some(scale) = scale {
+            let target = self.target;
+            return Err(self.error(
+                Diagnostic::error(Code::E0502, format!("{target} has no block-scaled products"))
+                    .label(
+                        scale.span,
+                        "`wgmma` knows no scales; `tcgen05` of sm_100a and sm_103a does",
+                    )
+                    .help("multiply the scales into the weights, or into the sums of each group"),
+            ));
+        }
         self.exactly(m, WgmmaAtom::ROWS, "`m`")?;
-        self.exactly(k, WgmmaAtom::DEPTH, "`k`")?;
         let columns = self.const_extent(n, "`n`", 8, i64::from(WgmmaAtom::MAX_COLUMNS))?;
         if !columns.is_multiple_of(8) {
             return Err(self.error(
@@ -98,24 +112,34 @@ impl<'a> Lower<'a> {
                     .label(n.span, "`n` is a multiple of 8, at most 256"),
             ));
         }
+        let types = self.types_of_product([a, b, d], "`wgmma`")?;
+        let named = WgmmaAtom { n: columns, types };
+        self.exactly(k, named.depth(), "`k`")?;
+        self.frame.define(&atom.name, Entity::Atom(AnyAtom::Wgmma(named)));
+        Ok(())
+    }
+
+    /// The types of the operands of an atom, whose sums are f32.
+    pub(super) fn types_of_product(
+        &mut self,
+        [a, b, d]: [&'a Expr; 3],
+        atom: &str,
+    ) -> Outcome<[DType; 2]> {
         let [left, right, sum] = [self.type_of(a)?, self.type_of(b)?, self.type_of(d)?];
-        if !matches!(left, DType::Bf16 | DType::F16) {
-            return Err(self.not_built(a.span, &format!("`wgmma` of {left}")));
+        if !multiplies([left, left]) {
+            return Err(self.not_built(a.span, &format!("{atom} of {left}")));
         }
-        if right != left {
+        if !multiplies([left, right]) {
+            let both = if left.bits() == 8 { "e4m3 or e5m2".to_owned() } else { left.to_string() };
             return Err(self.error(
                 Diagnostic::error(Code::E0203, format!("a product of {left} and {right}"))
-                    .label(b.span, format!("both operands are {left}")),
+                    .label(b.span, format!("both operands are {both}")),
             ));
         }
         if sum != DType::F32 {
-            return Err(self.not_built(d.span, &format!("`wgmma` with sums of {sum}")));
+            return Err(self.not_built(d.span, &format!("{atom} with sums of {sum}")));
         }
-        self.frame.define(
-            &atom.name,
-            Entity::Atom(AnyAtom::Wgmma(WgmmaAtom { n: columns, dtype: left })),
-        );
-        Ok(())
+        Ok([left, right])
     }
 
     /// Whole warpgroups run the statement at hand.
@@ -206,11 +230,13 @@ impl<'a> Lower<'a> {
         let (frag, slot, declared) = sums?;
         let ((a, a_slice), (b, b_slice)) = (a?, b?);
         let (var, columns) = self.sums_of_product(&frag, &atom, mma.acc.span, declared)?;
-        for (slice, side, wanted) in
-            [(&a_slice, &mma.a, frag.shape[0]), (&b_slice, &**right, columns)]
-        {
+        let [left_type, right_type] = atom.types;
+        for (slice, side, wanted, dtype) in [
+            (&a_slice, &mma.a, frag.shape[0], left_type),
+            (&b_slice, &**right, columns, right_type),
+        ] {
             let depth = a_slice.shape.last().copied().unwrap_or(0);
-            self.fits_product(slice, side, [wanted, depth], atom.dtype, declared)?;
+            self.fits_product(slice, side, [wanted, depth], dtype, declared)?;
         }
         let start = self.start(mma.add.as_ref())?;
         let product = WarpgroupMma { var, slot, a, b, atom, start };

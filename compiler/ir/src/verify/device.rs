@@ -9,7 +9,10 @@ use crate::device::{
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
-use crate::kernel::{ParamId, RoleId, TENSOR_COLUMNS, TensorAtom, WgmmaAtom};
+use crate::kernel::{
+    ParamId, RoleId, SCALE_BYTES, SCALE_ROWS, SCALE_WORD, TENSOR_COLUMNS, TensorAtom, WgmmaAtom,
+    multiplies,
+};
 use crate::order::{Effect, join};
 
 pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
@@ -355,18 +358,21 @@ impl Structure<'_> {
         let is_atom =
             product.n.is_multiple_of(8) && (8..=WgmmaAtom::MAX_COLUMNS).contains(&product.n);
         if !is_atom
+            || !multiplies(product.types)
             || product.sums.len() != product.n as usize / 2
             || product.sums.iter().any(|&register| register >= len)
             || !self.whole_warpgroups()
         {
             self.fault(loc, "a product of a warpgroup that is no instruction".to_owned());
         }
-        for (matrix, rows) in [(product.a, WgmmaAtom::ROWS), (product.b, product.n)] {
+        let sides = [(product.a, WgmmaAtom::ROWS), (product.b, product.n)];
+        for ((matrix, rows), dtype) in sides.into_iter().zip(product.types) {
             let last = i64::from(rows - 1) * i64::from(matrix.line) + 32;
-            let end = i64::from(matrix.base) + matrix.at.constant * 2 + last;
+            let size = i64::from(dtype.bits() / 8);
+            let end = i64::from(matrix.base) + matrix.at.constant * size + last;
             let inside = matrix.at.constant >= 0
                 && (matrix.at.offset.is_some() || end <= i64::from(self.kernel.shared_bytes));
-            if !matches!(matrix.line, 32 | 64 | 128) || !inside || !product.dtype.is_float() {
+            if !matches!(matrix.line, 32 | 64 | 128) || !inside {
                 self.fault(loc, "a matrix that does not lie in shared memory".to_owned());
             }
             if let Some((frag, index)) = matrix.at.offset {
@@ -393,16 +399,35 @@ impl Structure<'_> {
                 columns.is_power_of_two() && (32..=TENSOR_COLUMNS).contains(columns)
             }
             TensorOp::Attach { word } => word.is_multiple_of(4),
-            TensorOp::Load { dst, column } => {
+            TensorOp::Load { dst, rows, column } => {
                 self.define(loc, *dst);
-                self.kernel.frags[*dst].dtype == DType::F32 && inside(*column, self.len(*dst))
+                let len = self.len(*dst);
+                let columns = match *rows {
+                    TensorAtom::ROWS => Some(len),
+                    TensorAtom::HALF if len.is_multiple_of(4) => Some(len * 2),
+                    _ => None,
+                };
+                let is_f32 = self.kernel.frags[*dst].dtype == DType::F32;
+                is_f32 && columns.is_some_and(|columns| inside(*column, columns))
+            }
+            TensorOp::CopyScales { column, base, at, rows } => {
+                let end = i64::from(*base) + at.constant + i64::from(SCALE_BYTES);
+                let lies = at.offset.is_some() || end <= self.kernel.shared_bytes.into();
+                at.constant >= 0
+                    && lies
+                    && *rows <= SCALE_ROWS
+                    && inside(Address { offset: None, constant: (*column).into() }, SCALE_WORD)
             }
             TensorOp::Product(product) => {
                 let most = TensorAtom::MAX_COLUMNS;
-                let is_atom = product.n.is_multiple_of(16) && (16..=most).contains(&product.n);
-                let lies = |matrix: &Matrix, rows: u32| {
-                    let last = i64::from(rows - 1) * i64::from(matrix.line) + 32;
-                    let size = i64::from(product.dtype.bits() / 8);
+                let step = TensorAtom::column_step(product.m);
+                let is_atom = matches!(product.m, TensorAtom::ROWS | TensorAtom::HALF)
+                    && (multiplies(product.types) || product.scales.is_some())
+                    && product.n.is_multiple_of(step)
+                    && (step..=most).contains(&product.n);
+                let lies = |matrix: &Matrix, rows: u32, dtype: DType| {
+                    let last = i64::from(rows.max(1) - 1) * i64::from(matrix.line) + 32;
+                    let size = i64::from(dtype.bits() / 8);
                     let end = i64::from(matrix.base) + matrix.at.constant * size + last;
                     let ends = end <= i64::from(self.kernel.shared_bytes);
                     matches!(matrix.line, 32 | 64 | 128)
@@ -411,8 +436,8 @@ impl Structure<'_> {
                 };
                 is_atom
                     && inside(product.column, product.n)
-                    && lies(&product.a, TensorAtom::ROWS)
-                    && lies(&product.b, product.n)
+                    && lies(&product.a, product.m, product.types[0])
+                    && lies(&product.b, product.n, product.types[1])
             }
             TensorOp::FenceBefore | TensorOp::FenceAfter => true,
         };

@@ -9,8 +9,8 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, ParamId, PipeOp, PrefetchRange, RoleId, SlicePart, Start, Stmt,
-    StmtKind, TENSOR_WARPS, Tensor, TileAccess, ValueId, Warpgroup, WarpgroupMma, WgmmaAtom, Word,
+    AxisIndex, Kernel, Op, ParamId, PipeOp, PrefetchRange, RoleId, SCALE_GROUP, SlicePart, Start,
+    Stmt, StmtKind, TENSOR_WARPS, Tensor, TileAccess, ValueId, Warpgroup, WarpgroupMma, Word,
 };
 use crate::ops::inline;
 
@@ -174,11 +174,11 @@ impl Walk<'_> {
         let dtypes = [&mma.a, &mma.b].map(|access| self.kernel.dtype_of(access.storage));
         let fits = match (shapes[0].as_slice(), shapes[1].as_slice(), var.shape.as_slice()) {
             ([m, k], [n, depth], [rows, columns]) => {
-                k == depth && (m, n) == (rows, columns) && k.is_multiple_of(WgmmaAtom::DEPTH)
+                k == depth && (m, n) == (rows, columns) && k.is_multiple_of(mma.atom.depth())
             }
             (_, _, _) => false,
         };
-        let types = var.dtype == DType::F32 && dtypes == [mma.atom.dtype; 2];
+        let types = var.dtype == DType::F32 && dtypes == mma.atom.types;
         if !fits || !types || mma.slot >= var.slots {
             self.fault(span, "a product whose operands do not agree".to_owned());
         }
@@ -202,17 +202,29 @@ impl Walk<'_> {
                     ([rows, columns], [m, k], [n, depth]) => {
                         k == depth
                             && (m, n) == (rows, columns)
+                            && *m == mma.atom.m
                             && columns.is_multiple_of(mma.atom.n)
                             && k.is_multiple_of(mma.atom.depth())
                     }
                     (_, _, _) => false,
                 };
                 let lies = accesses.map(|access| self.is_tensor(access)) == [true, false, false];
-                if !fits || !lies || dtypes != [mma.atom.dtype; 2] || !self.in_role {
+                let groups = shapes[1].last().map_or(0, |k| k / SCALE_GROUP);
+                let scaled =
+                    mma.scales.iter().flatten().zip(&shapes[1..]).all(|(scales, shape)| {
+                        access_shape(self.kernel, scales) == [shape[0], groups]
+                            && self.kernel.dtype_of(scales.storage) == DType::Ue8m0
+                            && !self.is_tensor(scales)
+                    });
+                let scaled = scaled && mma.scales.is_some() == mma.atom.scaled;
+                if !fits || !scaled || !lies || dtypes != mma.atom.types || !self.in_role {
                     self.fault(span, "a product whose operands do not agree".to_owned());
                 }
                 for (access, shape) in accesses.into_iter().zip(&shapes) {
                     self.access(access, shape);
+                }
+                for scales in mma.scales.iter().flatten() {
+                    self.access(scales, &access_shape(self.kernel, scales));
                 }
                 if let Start::When(cond) = mma.start {
                     self.uses(span, &[cond]);

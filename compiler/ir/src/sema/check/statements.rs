@@ -324,9 +324,9 @@ impl<'a> Checker<'a, '_> {
     /// `atom NAME = wgmma(m = 64, …);`
     fn atom(&mut self, atom: &'a Atom) {
         match warpgroup::entries(&atom.value) {
-            Ok([m, n, k, a, b, d]) => {
+            Ok(([m, n, k, a, b, d], scale)) => {
                 [m, n, k].into_iter().for_each(|e| self.value(e));
-                for e in [a, b, d] {
+                for e in [a, b, d].into_iter().chain(scale) {
                     match &e.kind {
                         ExprKind::Ref(reference) => match reference.path.single() {
                             Some(name) => self.register_dtype(name),
@@ -343,13 +343,20 @@ impl<'a> Checker<'a, '_> {
         self.declare(&atom.name, Known::Atom);
     }
 
+    /// An operand of a product, or its elements and their scales.
+    fn operand_of_product(&mut self, e: &'a Expr) {
+        if let ExprKind::Tuple(parts) = &e.kind {
+            parts.iter().for_each(|part| _ = self.buffer(part));
+        } else {
+            self.buffer(e);
+        }
+    }
+
     /// `mma a * (b)^T -> acc via ATOM add cond;`
     fn product(&mut self, mma: &'a Mma) {
-        self.buffer(&mma.a);
+        self.operand_of_product(&mma.a);
         match &mma.b.kind {
-            ExprKind::Transpose(b) => {
-                self.buffer(b);
-            }
+            ExprKind::Transpose(b) => self.operand_of_product(b),
             _ => {
                 self.report.not_built(mma.b.span, "a right operand without `^T`");
             }

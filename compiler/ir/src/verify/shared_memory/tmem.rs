@@ -10,8 +10,7 @@ impl Walk<'_> {
     pub(super) fn tensor(&mut self, op: &Tensor) {
         match op {
             Tensor::Mma(mma) => {
-                self.by_product(&mma.a, Kind::Read);
-                self.by_product(&mma.b, Kind::Read);
+                mma.reads().for_each(|access| self.by_product(access, Kind::Read));
                 self.by_product(&mma.acc, Kind::Write);
             }
             Tensor::Load { access, .. } => {
