@@ -489,9 +489,10 @@ pub(crate) fn tensor_scales() -> Asm {
     Asm::effect("tcgen05.cp.cta_group::1.32x128b.warpx4 [$0], $1;", "r,l")
 }
 
-/// Starts a product with block scales: as [`tensor_product`], and the addresses of both operands' scales.
-pub(crate) fn scaled_product(kind: &str) -> Asm {
-    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}.block_scale");
+/// Starts a product with so many block scales a row: as [`tensor_product`], and the addresses of both operands' scales.
+pub(crate) fn scaled_product(kind: &str, scales: u32) -> Asm {
+    let vector = format!("block_scale.scale_vec::{scales}X");
+    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}.{vector}");
     Asm::effect(&format!("{name} [$0], $1, $2, $3, [$5], [$6], $4;"), "r,l,l,r,b,r,r")
 }
 

@@ -42,7 +42,7 @@ pub use smem::{Smem, SmemSwizzle, Space, Storage};
 pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, find_map, tensor_box, tensor_maps};
 pub use tmem::{
     SCALE_BYTES, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, TENSOR_COLUMNS, TENSOR_WARPS, Tensor,
-    TensorAtom, TensorMma, scale_columns, scale_place,
+    TensorAtom, TensorMma, scale_columns, scale_place, stored,
 };
 pub(crate) use walk::defined_in;
 pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom, multiplies};

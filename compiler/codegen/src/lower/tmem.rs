@@ -7,7 +7,7 @@ use kernel_abi::DType;
 use kernel_ir::device::{
     Address, FragId, Matrix, Place, ProductStart, TensorOp, TensorProduct, TensorScales,
 };
-use kernel_ir::kernel::{TENSOR_WARPS, TensorAtom, multiplies};
+use kernel_ir::kernel::{SCALE_GROUP, TENSOR_WARPS, TensorAtom, multiplies, stored};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::Value;
 
@@ -22,7 +22,7 @@ const WIDEST_LOAD: u32 = 128;
 
 /// The code of a type among those of its width, in the descriptor of an instruction.
 fn is_second(dtype: DType) -> bool {
-    matches!(dtype, DType::Bf16 | DType::E5m2)
+    matches!(dtype, DType::Bf16 | DType::E5m2 | DType::E2m1)
 }
 
 impl<'c, 'm> Lowering<'c, 'm, '_> {
@@ -156,15 +156,13 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     fn tensor_product(&self, product: &TensorProduct) -> Lowered<()> {
         let b = &self.build;
-        if !multiplies(product.types) {
-            return refuse("operands that are not multiplied in tensor memory");
-        }
         let [left, right] = product.types.map(|dtype| i64::from(is_second(dtype)));
         let kind = match (product.types[0].bits(), product.scales) {
-            (16, None) => "f16",
-            (8, None) => "f8f6f4",
-            (8, Some(_)) => "mxf8f6f4",
-            _ => return refuse("block scales of operands that have none"),
+            (16, None) if multiplies(product.types) => "f16",
+            (8, None) if multiplies(product.types) => "f8f6f4",
+            (8, Some(_)) if multiplies(product.types) => "mxf8f6f4",
+            (4, Some(_)) if product.types == [DType::E2m1; 2] => "mxf4",
+            _ => return refuse("operands that are not multiplied in tensor memory"),
         };
         // Sums of f32, which need no word where scales are ue8m0; both operands with k contiguous.
         let form = match product.scales {
@@ -183,8 +181,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         };
         let mut operands = vec![
             self.tensor_column(product.column)?,
-            self.tensor_descriptor(&product.a, product.types[0])?,
-            self.tensor_descriptor(&product.b, product.types[1])?,
+            self.tensor_descriptor(&product.a, stored(product.types[0]))?,
+            self.tensor_descriptor(&product.b, stored(product.types[1]))?,
             b.int(b.types.i32, instruction),
             add,
         ];
@@ -196,7 +194,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             let at = Address { offset: None, constant: column.into() };
             operands.push(self.tensor_column(at)?);
         }
-        b.effect(&mnemonic::scaled_product(kind), &operands);
+        let scales = TensorAtom::DEPTH_BYTES * 8 / product.types[0].bits() / SCALE_GROUP;
+        b.effect(&mnemonic::scaled_product(kind, scales), &operands);
         Ok(())
     }
 

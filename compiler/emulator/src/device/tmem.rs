@@ -10,7 +10,7 @@ use kernel_ir::device::{
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{
-    BarrierId, SCALE_GROUP, SCALE_WORD, TENSOR_WARPS, TensorAtom, scale_place,
+    BarrierId, SCALE_GROUP, SCALE_WORD, TENSOR_WARPS, TensorAtom, scale_place, stored,
 };
 use kernel_ir::ops::{Elements, wgmma};
 
@@ -223,7 +223,7 @@ impl<'k> Machine<'k> {
         dtype: DType,
         loc: LocId,
     ) -> Result<Operand, EmuError> {
-        let size = i64::from(dtype.bits() / 8);
+        let size = i64::from(stored(dtype).bits() / 8);
         let start = self.column(matrix.at, 0, loc)? * size;
         let by = self.by(0, self.span(loc));
         let mut operand = Operand { pieces: Vec::new(), seen: Vec::new() };

@@ -6,11 +6,12 @@ use kernel_dsl::source::Span;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{
     AxisIndex, BarrierId, SCALE_GROUP, Start, Tensor, TensorAtom, TensorMma, TileAccess, ValueId,
-    VarId,
+    VarId, stored,
 };
 use kernel_ir::ops::{Elements, wgmma};
 use kernel_ir::smem_plan::slot_columns;
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -178,6 +179,15 @@ impl<'k> Machine<'k> {
     }
 }
 
+/// The elements that a tile in shared memory holds: of packed ones two in a byte, the first in its low half.
+fn unpacked(seen: &Elements, dtype: DType) -> Cow<'_, Elements> {
+    if stored(dtype) == dtype {
+        return Cow::Borrowed(seen);
+    }
+    let bytes = (0..seen.len()).map(|i| seen.get(i));
+    Cow::Owned(Elements::from_codes(dtype, bytes.flat_map(|byte| [byte & 15, byte >> 4 & 15])))
+}
+
 impl Product {
     fn complete(&self, shared: &mut SharedTiles) -> Result<(), EmuError> {
         let all = self.operands.iter().chain(self.scales.iter().flatten());
@@ -188,8 +198,10 @@ impl Product {
                     .other(self.span, "the product"));
             }
         }
-        let [mut a, mut b] =
-            [&self.operands[0], &self.operands[1]].map(|o| wgmma::factors(&o.seen));
+        let [mut a, mut b] = [0, 1].map(|side| {
+            let seen = &self.operands[side].seen;
+            wgmma::factors(&unpacked(seen, self.atom.types[side]))
+        });
         if let Some([of_a, of_b]) = &self.scales {
             wgmma::scale(&mut a, &wgmma::factors(&of_a.seen), SCALE_GROUP as usize);
             wgmma::scale(&mut b, &wgmma::factors(&of_b.seen), SCALE_GROUP as usize);

@@ -102,7 +102,7 @@ pub enum ProductStart {
 pub struct Matrix {
     /// First byte of the tile in shared memory.
     pub base: u32,
-    /// First element from there, before the swizzle; the same in all threads of a warpgroup.
+    /// First element from there, as it is stored, before the swizzle; the same in all threads of a warpgroup.
     pub at: Address,
     /// Bytes of a line: 32, 64 or 128.
     pub line: u32,

@@ -232,7 +232,7 @@ impl Expander<'_> {
         let columns = tile_axes(&mma.acc).last().map_or(0, |axis| axis.len);
         let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
         let TensorAtom { m, n, types, scaled: _ } = mma.atom;
-        let (blocks, steps) = (columns / n, depth / mma.atom.depth());
+        let (blocks, steps) = (columns / n, depth / mma.atom.stored_depth());
         let count = blocks.saturating_mul(steps);
         if count > MAX_INSTRUCTIONS {
             return Err(Diagnostic::error(
@@ -255,7 +255,7 @@ impl Expander<'_> {
             let column = Address { constant: first.constant + i64::from(block * n), ..first };
             for step in 0..steps {
                 let along = |matrix: Matrix| {
-                    let constant = matrix.at.constant + i64::from(step * mma.atom.depth());
+                    let constant = matrix.at.constant + i64::from(step * mma.atom.stored_depth());
                     Matrix { at: Address { constant, ..matrix.at }, ..matrix }
                 };
                 let product = TensorProduct {

@@ -37,9 +37,9 @@ pub enum Tensor {
 pub struct TensorMma {
     /// The sums, f32 `[m, n]`, in tensor memory.
     pub acc: TileAccess,
-    /// Left operand, `[m, k]` with k contiguous, in shared memory.
+    /// Left operand, `[m, k]` with k contiguous, in shared memory, as [`TensorAtom::stored`] says.
     pub a: TileAccess,
-    /// Right operand, `[n, k]` with k contiguous, in shared memory.
+    /// Right operand, `[n, k]` with k contiguous, likewise.
     pub b: TileAccess,
     /// What one instruction does.
     pub atom: TensorAtom,
@@ -115,10 +115,30 @@ impl TensorAtom {
         Self::DEPTH_BYTES * 8 / self.types[0].bits()
     }
 
+    /// The types that operands have in shared memory: of packed ones two lie in a byte, the first in its low half.
+    pub fn stored(self) -> [DType; 2] {
+        self.types.map(stored)
+    }
+
+    /// Stored elements of each row that one instruction reads.
+    pub fn stored_depth(self) -> u32 {
+        Self::DEPTH_BYTES * 8 / self.stored()[0].bits()
+    }
+
+    /// Elements of an operand in each that is stored.
+    pub fn packing(self) -> u32 {
+        self.depth() / self.stored_depth()
+    }
+
     /// Columns come in multiples of this many.
     pub fn column_step(rows: u32) -> u32 {
         if rows == Self::HALF { 8 } else { 16 }
     }
+}
+
+/// What elements of an operand are in shared memory.
+pub fn stored(dtype: DType) -> DType {
+    if dtype == DType::E2m1 { DType::U8 } else { dtype }
 }
 
 /// Elements of a row that share a scale.

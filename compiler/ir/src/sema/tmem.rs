@@ -152,8 +152,9 @@ impl<'a> Lower<'a> {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         }
         let depth = a_slice.shape.last().copied().unwrap_or(0);
+        let stored = atom.stored();
         for (slice, side, wanted, dtype) in
-            [(&a_slice, left, rows, atom.types[0]), (&b_slice, right, columns, atom.types[1])]
+            [(&a_slice, left, rows, stored[0]), (&b_slice, right, columns, stored[1])]
         {
             self.fits_product(slice, side, [wanted, depth], dtype, declared)?;
         }
@@ -166,8 +167,9 @@ impl<'a> Lower<'a> {
                             .help("take one atom, or atoms of a multiple of 32 columns"),
                     ));
                 }
-                let left = self.scales_of_operand(left, [rows, depth], declared)?;
-                Some([left, self.scales_of_operand(right, [columns, depth], declared)?])
+                let groups = depth * atom.packing() / SCALE_GROUP;
+                let left = self.scales_of_operand(left, [rows, groups], declared)?;
+                Some([left, self.scales_of_operand(right, [columns, groups], declared)?])
             }
             (_, _) => None,
         };
@@ -184,12 +186,15 @@ impl<'a> Lower<'a> {
             return Err(self.not_built(scale.span, &format!("block scales of {of_scales}")));
         }
         let types = [self.type_of(a)?, self.type_of(b)?];
-        let narrow = types[0].bits() == 8 && types[1].bits() == 8;
-        if narrow {
-            return self.types_of_product([a, b, d], "block-scaled `tcgen05`");
-        }
         let [left, right] = types;
-        Err(self.not_built(a.span, &format!("block-scaled `tcgen05` of {left} and {right}")))
+        match types.map(DType::bits) {
+            [4, 4] if self.type_of(d)? == DType::F32 => Ok(types),
+            [8, 8] => self.types_of_product([a, b, d], "block-scaled `tcgen05`"),
+            _ => {
+                let what = format!("block-scaled `tcgen05` of {left} and {right}");
+                Err(self.not_built(a.span, &what))
+            }
+        }
     }
 
     /// The elements and the scales of `(s@t, scales@t)`; the elements alone where the atom has no scales.
@@ -218,11 +223,10 @@ impl<'a> Lower<'a> {
     fn scales_of_operand(
         &mut self,
         e: &'a Expr,
-        [rows, depth]: [u32; 2],
+        [rows, groups]: [u32; 2],
         declared: Span,
     ) -> Outcome<TileAccess> {
         let slice = self.slice(e, e.span)?;
-        let groups = depth / SCALE_GROUP;
         self.fits_product(&slice, e, [rows, groups], DType::Ue8m0, declared)?;
         let wrong = |reason: String| {
             Diagnostic::error(Code::E0310, "scales that the tensor core does not read")

@@ -11,7 +11,7 @@ use crate::distribution::LANES;
 use crate::index::IndexVec;
 use crate::kernel::{
     ParamId, RoleId, SCALE_BYTES, SCALE_ROWS, SCALE_WORD, TENSOR_COLUMNS, TensorAtom, WgmmaAtom,
-    multiplies,
+    multiplies, stored,
 };
 use crate::order::{Effect, join};
 
@@ -427,7 +427,7 @@ impl Structure<'_> {
                     && (step..=most).contains(&product.n);
                 let lies = |matrix: &Matrix, rows: u32, dtype: DType| {
                     let last = i64::from(rows.max(1) - 1) * i64::from(matrix.line) + 32;
-                    let size = i64::from(dtype.bits() / 8);
+                    let size = i64::from(stored(dtype).bits() / 8);
                     let end = i64::from(matrix.base) + matrix.at.constant * size + last;
                     let ends = end <= i64::from(self.kernel.shared_bytes);
                     matches!(matrix.line, 32 | 64 | 128)

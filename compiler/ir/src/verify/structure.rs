@@ -204,12 +204,13 @@ impl Walk<'_> {
                             && (m, n) == (rows, columns)
                             && *m == mma.atom.m
                             && columns.is_multiple_of(mma.atom.n)
-                            && k.is_multiple_of(mma.atom.depth())
+                            && k.is_multiple_of(mma.atom.stored_depth())
                     }
                     (_, _, _) => false,
                 };
                 let lies = accesses.map(|access| self.is_tensor(access)) == [true, false, false];
-                let groups = shapes[1].last().map_or(0, |k| k / SCALE_GROUP);
+                let depth = shapes[1].last().map_or(0, |k| k * mma.atom.packing());
+                let groups = depth / SCALE_GROUP;
                 let scaled =
                     mma.scales.iter().flatten().zip(&shapes[1..]).all(|(scales, shape)| {
                         access_shape(self.kernel, scales) == [shape[0], groups]
@@ -217,7 +218,7 @@ impl Walk<'_> {
                             && !self.is_tensor(scales)
                     });
                 let scaled = scaled && mma.scales.is_some() == mma.atom.scaled;
-                if !fits || !scaled || !lies || dtypes != mma.atom.types || !self.in_role {
+                if !fits || !scaled || !lies || dtypes != mma.atom.stored() || !self.in_role {
                     self.fault(span, "a product whose operands do not agree".to_owned());
                 }
                 for (access, shape) in accesses.into_iter().zip(&shapes) {
