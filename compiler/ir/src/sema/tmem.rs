@@ -259,7 +259,7 @@ impl<'a> Lower<'a> {
         };
         let apart = leading.iter().flat_map(|axis| &axis.digits).all(|d| d.stride % 16 == 0);
         let mut problem = None;
-        if tile.swizzle != SmemSwizzle::None || tile.slot_bytes() % 16 != 0 || !apart {
+        if tile.swizzle != SmemSwizzle::None || !tile.slot_bytes().is_multiple_of(16) || !apart {
             problem = Some("its pieces do not start at multiples of 16 bytes".to_owned());
         }
         if !groups.is_multiple_of(SCALE_WORD) {
