@@ -47,10 +47,13 @@ impl Machine<'_> {
     pub(super) fn signal(&mut self, signal: &Signal) -> Result<(), EmuError> {
         let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
         let at = self.flag(signal.param, &index, 0);
-        let world = self.kernel.launch.world.unwrap_or(1);
-        for rank in 0..world {
-            let to = (signal.param, i64::from(rank));
-            self.view.signal(to, at, signal.add, signal.span)?;
+        let world = i64::from(self.kernel.launch.world.unwrap_or(1));
+        let ranks = match signal.to {
+            Some(to) => self.int(to)..self.int(to).saturating_add(1),
+            None => 0..world,
+        };
+        for rank in ranks {
+            self.view.signal((signal.param, rank), at, signal.add, signal.span)?;
         }
         Ok(())
     }

@@ -11,11 +11,23 @@ use crate::kernel::{Await, Extent, ParamId, Signal, ValueId};
 use crate::ops::CompareOp;
 
 impl Expander<'_> {
-    /// Lane p of the first warp raises the word of rank p.
+    /// Lane p of the first warp raises the word of rank p; the first lane that of one rank.
     pub(super) fn signal(&mut self, signal: &Signal) {
         let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
         let world = self.kernel.launch.world.unwrap_or(1);
         let (param, add) = (signal.param, signal.add);
+        if let Some(to) = signal.to {
+            let to = self.integer(to);
+            let at = self.flag(param, &index, &Linear::default());
+            let rank = self.b.materialize(&to, DType::I32);
+            let op = DeviceOp::Signal { param, rank, at, add };
+            if self.b.is_elected() {
+                self.b.emit(op);
+            } else {
+                self.in_first_lanes(1, op);
+            }
+            return;
+        }
         if self.b.is_elected() {
             // One thread has no lanes beside it.
             for number in 0..world {

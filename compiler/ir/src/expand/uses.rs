@@ -19,7 +19,7 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
             }
         },
         StmtKind::Advance { word } => see(word.index),
-        StmtKind::Signal(signal) => signal.index.iter().copied().for_each(see),
+        StmtKind::Signal(signal) => signal.index.iter().copied().chain(signal.to).for_each(see),
         StmtKind::Await(wait) => {
             wait.index.iter().copied().flatten().for_each(&mut see);
             see(wait.until);

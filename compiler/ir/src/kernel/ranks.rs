@@ -10,14 +10,16 @@ pub const MAX_WORLD: u32 = crate::distribution::LANES;
 /// Name of the scalar that says which rank this is; a kernel over several ranks gets it as its last parameter.
 pub const RANK: &str = "rank";
 
-/// `signal f@peer(*)[i, rank] add n order release scope sys`: raises a word of every rank, after what the CTA did
-/// before the last `sync`.
+/// `signal f@peer(*)[i, rank] add n order release scope sys`: raises a word of every rank, or of one, after what the CTA
+/// did before the last `sync`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signal {
     /// The flags.
     pub param: ParamId,
     /// i32 scalars, one an axis.
     pub index: Vec<ValueId>,
+    /// i32 scalar: the rank whose word is raised; the word of every rank without.
+    pub to: Option<ValueId>,
     /// By how much, at least 1.
     pub add: u32,
     /// The text of the word.
@@ -30,7 +32,7 @@ pub struct Signal {
 pub struct Await {
     /// The flags, those of the own rank.
     pub param: ParamId,
-    /// i32 scalars, one an axis; none for `each`, which stands once and means every position.
+    /// i32 scalars, one an axis; none for `each`, which stands at most once and means every position.
     pub index: Vec<Option<ValueId>>,
     /// u32 scalar; a word has reached it where the difference is not negative as a signed number.
     pub until: ValueId,

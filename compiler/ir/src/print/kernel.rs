@@ -99,10 +99,11 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "{verb} {what}{}", evict(*policy));
         }
         StmtKind::Advance { word: at } => line!(text, depth, "advance {}", word(kernel, at)),
-        StmtKind::Signal(Signal { param, index, add, .. }) => {
+        StmtKind::Signal(Signal { param, index, to, add, .. }) => {
             let index: Vec<String> = index.iter().map(ValueId::to_string).collect();
             let name = &kernel.params[*param].name;
-            line!(text, depth, "signal {name}@peer(*)[{}] add {add}", index.join(", "));
+            let to = to.map_or_else(|| "*".to_owned(), |to| to.to_string());
+            line!(text, depth, "signal {name}@peer({to})[{}] add {add}", index.join(", "));
         }
         StmtKind::Await(Await { param, index, until, .. }) => {
             let position = |at: &Option<ValueId>| at.map_or("each".into(), |at| at.to_string());

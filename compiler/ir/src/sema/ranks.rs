@@ -179,16 +179,17 @@ impl<'a> Lower<'a> {
     /// `signal f@peer(*)[i, rank] add n order release scope sys;`
     pub(super) fn signal(&mut self, signal: &'a Signal, span: Span) -> Outcome<()> {
         let (param, reference, indices) = self.flag(&signal.flag)?;
-        let all = [InstanceKind::AllPeers];
-        if reference.at.len() != 1 || reference.at.iter().any(|at| at.kind != all[0]) {
-            let at = reference.at.first().map_or(reference.path.span, |at| at.span);
-            return Err(self.error(misuse(
-                "a signal to some ranks",
-                at,
-                "it raises the word of every rank",
-                FLAG_FORM,
-            )));
-        }
+        let to = match reference.at.as_slice() {
+            [at] => match &at.kind {
+                InstanceKind::AllPeers => None,
+                InstanceKind::Peer(e) if !matches!(e.kind, ExprKind::Each) => Some(&**e),
+                InstanceKind::Peer(_) | InstanceKind::Slot(_) | InstanceKind::Cta(_) => {
+                    return Err(self.error(to_nobody(at.span)));
+                }
+            },
+            [] => return Err(self.error(to_nobody(reference.path.span))),
+            [_, at, ..] => return Err(self.error(to_nobody(at.span))),
+        };
         self.ordered(signal.order, signal.scope, Order::Release, signal.flag.span)?;
         let add = match &signal.add {
             None => 1,
@@ -208,7 +209,14 @@ impl<'a> Lower<'a> {
                 }
             }
         }
-        let signal = kernel::Signal { param, index, add, span: signal.flag.span };
+        let to = match to {
+            None => None,
+            Some(e) => {
+                let to = self.expr(e)?;
+                Some(self.scalar(to, DType::I32, "a rank", e.span)?)
+            }
+        };
+        let signal = kernel::Signal { param, index, to, add, span: signal.flag.span };
         self.emit(StmtKind::Signal(signal), span)
     }
 
@@ -227,9 +235,9 @@ impl<'a> Lower<'a> {
         let positions: Outcome<Vec<Option<ValueId>>> =
             indices.iter().map(|at| self.position(at)).collect();
         let index = positions?;
-        if index.iter().filter(|at| at.is_none()).count() != 1 {
+        if index.iter().filter(|at| at.is_none()).count() > 1 {
             return Err(self.error(misuse(
-                "a wait for one sender",
+                "a wait along two axes",
                 wait.flag.span,
                 "one axis is `each`: one word a sender",
                 FLAG_FORM,
@@ -354,6 +362,10 @@ pub(super) fn slots<'a>(
         }
     };
     Ok(std::iter::once(Extent::Const(slots)).chain(shape).collect())
+}
+
+fn to_nobody(at: Span) -> Diagnostic {
+    misuse("a signal to nobody", at, "it raises the word of every rank, or of one", FLAG_FORM)
 }
 
 /// The finding for memory or words of ranks that are used in another way.

@@ -8,7 +8,12 @@
 //! has two at least; it is not two ahead, because it has waited for this rank's launch t + 1, which began after launch t
 //! had ended. Signals and waits stand outside of loops and choices, so each path has them. Any role may store, signal, or
 //! wait: a launch ends when all its roles have, and a store and its signal meet, as a wait and its read do.
+//!
+//! Where a signal goes to one rank, who tells whom is computed for each rank: a permutation, whose other end waits for
+//! the one that tells it. On a cycle of L ranks a rank that has ended launch t - 1 knows that the rank it stores to has
+//! ended launch t - L: each of the L - 1 ranks between has waited for the one before it. So a ring has L slots at least.
 
+mod partner;
 mod protocol;
 
 use std::collections::BTreeMap;
@@ -22,11 +27,10 @@ use crate::kernel::{
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
-    if kernel.launch.world.is_none() {
-        return;
-    }
+    let Some(world) = kernel.launch.world else { return };
     let mut survey = Survey {
         known: Knowledge::new(kernel),
+        world,
         ops: BTreeMap::new(),
         facts: Facts::new(),
         at: 0,
@@ -80,6 +84,8 @@ impl At {
 /// What concerns ranks, in the order of the statements.
 struct Survey<'k> {
     known: Knowledge<'k>,
+    /// Ranks of the launch.
+    world: u32,
     /// How each value is made.
     ops: BTreeMap<ValueId, &'k Op>,
     facts: Facts,
@@ -190,7 +196,7 @@ impl<'k> Survey<'k> {
 
     /// Where a store is published: by the first signal behind a meeting behind it, of its threads with the one that
     /// signals.
-    fn signal_of(&self, store: At) -> Option<&(At, &'k Signal)> {
+    fn signal_of(&self, store: At, access: &TileAccess) -> Option<&(At, &'k Signal)> {
         let is_published = |signal: At| {
             let alone = |role: RoleId| self.known.role(role).elect && signal.role == Some(role);
             let between = |sync: &&At| store.number < sync.number && sync.number < signal.number;
@@ -202,12 +208,17 @@ impl<'k> Survey<'k> {
                         met => store.role == met && signal.role == met,
                     }))
         };
-        self.signals.iter().find(|(at, _)| is_published(*at))
+        let reaches = |signal: &Signal| match (access.storage.rank(), signal.to) {
+            (_, None) => true,
+            (Some(stored), Some(told)) => self.is_one_rank(stored, told),
+            (None, Some(_)) => false,
+        };
+        self.signals.iter().find(|(at, signal)| is_published(*at) && reaches(signal))
     }
 
     fn published(&self, kernel: &Kernel, sink: &mut Sink) {
         for &(at, access) in &self.stores {
-            if self.signal_of(at).is_some() {
+            if self.signal_of(at, access).is_some() {
                 continue;
             }
             let name = kernel.name_of(access.storage);
@@ -217,6 +228,13 @@ impl<'k> Survey<'k> {
             );
             let later = |signal: &At| signal.number > at.number && !signal.is_beside(at);
             diagnostic = match self.signals.iter().find(|(signal, _)| later(signal)) {
+                Some((_, Signal { span, to: Some(_), .. })) => diagnostic
+                    .label(access.span, "threads store this")
+                    .secondary(
+                        *span,
+                        "this tells one rank; it is another one, or no `sync` stands between",
+                    )
+                    .help("write `sync;` before the signal, and tell the rank that was stored to"),
                 Some((_, signal)) => diagnostic
                     .label(access.span, "threads store this")
                     .secondary(signal.span, "one thread signals, and no `sync` stands between")
@@ -235,7 +253,7 @@ impl<'k> Survey<'k> {
             .stores
             .iter()
             .filter(|(_, access)| access.storage.param() == Some(param))
-            .map(|&(at, _)| self.signal_of(at).map(|(_, signal)| signal.param));
+            .map(|&(at, access)| self.signal_of(at, access).map(|(_, signal)| signal.param));
         let first = flags.next()??;
         flags.all(|flag| flag == Some(first)).then_some(first)
     }

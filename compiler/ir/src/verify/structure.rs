@@ -102,6 +102,7 @@ impl Walk<'_> {
             StmtKind::Advance { word } => self.word(word),
             StmtKind::Signal(signal) => {
                 self.uses(signal.span, &signal.index);
+                self.uses(signal.span, signal.to.as_slice());
                 self.flag(signal.param, signal.index.len(), signal.span);
             }
             StmtKind::Await(wait) => {

@@ -96,7 +96,24 @@ impl Judge<'_, '_> {
 
     /// The positions of the words: one for each sender and CTA.
     fn words(&mut self, flag: ParamId, signal: &Signal, wait: &Await) {
-        let Some(each) = wait.each() else { return };
+        let each = match (signal.to, wait.each()) {
+            (None, Some(each)) => each,
+            (Some(to), None) => return self.partner(signal, to, wait),
+            (None, None) => {
+                return self.wrong(
+                    wait.span,
+                    "every rank is told, and one sender is waited for",
+                    "wait for `each`, or tell the rank that waits: `signal f@peer(p)[…]`",
+                );
+            }
+            (Some(_), Some(_)) => {
+                return self.wrong(
+                    wait.span,
+                    "one rank is told, and every sender is waited for",
+                    "write `signal f@peer(*)[…]`, or wait for the one that tells this rank",
+                );
+            }
+        };
         let extent = self.kernel.params[flag].shape.get(each).copied();
         if extent != self.kernel.launch.world.map(Extent::Const) {
             return self.wrong(
@@ -131,6 +148,58 @@ impl Judge<'_, '_> {
                 "give each CTA a word: an axis with the index `cta.x`",
             );
         }
+    }
+
+    /// Each rank tells one, and waits for the one that tells it.
+    fn partner(&mut self, signal: &Signal, to: ValueId, wait: &Await) {
+        let Some(partners) = self.survey.partners(to) else {
+            return self.wrong(
+                signal.span,
+                "nothing says that each rank is told by one",
+                "tell a rank that depends on `rank` alone, another one for each: `(rank + 1) % world`",
+            );
+        };
+        let known = &self.survey.known;
+        let form = |value: ValueId| known.form(value);
+        let mut own = Vec::new();
+        for (&raised, awaited) in signal.index.iter().zip(&wait.index) {
+            let Some(awaited) = *awaited else { return };
+            let (here, there) = (self.survey.on_ranks(raised), self.survey.on_ranks(awaited));
+            let is_same = match (here, there) {
+                // What a rank raises is what the rank that it tells waits for.
+                (Some(raised), Some(awaited)) => {
+                    let mut pairs = raised.iter().zip(&partners.told);
+                    pairs.all(|(raised, &told)| awaited.get(told) == Some(raised))
+                }
+                (_, _) => {
+                    let raised = form(raised);
+                    let is_same = raised == form(awaited) && !self.has_rank(&raised);
+                    own.push(raised);
+                    is_same
+                }
+            };
+            if !is_same {
+                return self.wrong(
+                    wait.span,
+                    "this waits for another word than the rank raises that tells this one",
+                    "write `signal f@peer((rank + 1) % world)[i]` and `await f[i]`",
+                );
+            }
+        }
+        if !tell_apart(&self.survey.known, &own, self.kernel.launch.grid) {
+            self.wrong(
+                signal.span,
+                "several CTAs raise one word",
+                "give each CTA a word: an axis with the index `cta.x`",
+            );
+        }
+    }
+
+    fn has_rank(&self, form: &Form) -> bool {
+        form.terms.iter().any(|(symbol, _)| match symbol {
+            Symbol::Param(param) => self.kernel.params[*param].name == RANK,
+            Symbol::Value(_) | Symbol::Cta(_) | Symbol::Cluster(_) => false,
+        })
     }
 
     fn is_rank(&self, form: &Form) -> bool {
@@ -183,6 +252,18 @@ impl Judge<'_, '_> {
         }
         let Some(AxisIndex::At(slot)) = access.index.first() else { return };
         let flag = self.survey.flag_of(param);
+        let told = self.survey.signals.iter().find(|(_, signal)| Some(signal.param) == flag);
+        let cycle = told.and_then(|(_, signal)| self.survey.partners(signal.to?));
+        if let (Some(cycle), Some(Extent::Const(slots))) = (cycle, declared.shape.first())
+            && cycle.longest > *slots as usize
+        {
+            let longest = cycle.longest;
+            return self.wrong(
+                access.span,
+                &format!("a rank is up to {} launches ahead of the one it tells, and overwrites one of {slots} slots", longest - 1),
+                &format!("declare it with `ring {}`", longest.next_power_of_two()),
+            );
+        }
         let wait = self.survey.awaits.iter().find(|(_, wait)| Some(wait.param) == flag);
         let Some((_, wait)) = wait else { return };
         let Some(epoch) = self.epoch_of(wait) else { return };
@@ -228,7 +309,16 @@ impl Judge<'_, '_> {
             | AxisIndex::Along(_)
             | AxisIndex::New => false,
         });
-        if own {
+        // Where one rank is told, it is the only one that is stored to, and each has one that does so.
+        let param = access.storage.param();
+        let others = self.survey.stores.iter().filter(|(_, store)| store.storage.param() == param);
+        let rank = access.storage.rank();
+        let alone = rank.is_some_and(|rank| self.survey.partners(rank).is_some())
+            && others.clone().all(|(_, store)| {
+                let to = store.storage.rank();
+                rank.zip(to).is_some_and(|(a, b)| self.survey.is_one_rank(a, b))
+            });
+        if own || alone {
             return;
         }
         let name = self.kernel.name_of(access.storage);
