@@ -5,8 +5,12 @@
 //! it: the back end's instruction for that operation is not marked as touching memory, and a pass that
 //! sinks loads could carry one across it.
 
+mod pipes;
+
 use kernel_abi::DType;
 use kernel_ir::ops::inline::register_bits;
+
+pub(crate) use pipes::*;
 
 /// Clobber that keeps plain accesses on their side.
 const MEMORY: &str = "~{memory}";
@@ -94,135 +98,6 @@ pub(crate) fn fewer_registers(count: u32) -> Asm {
 /// Each thread of the warpgroup waits for registers: it has so many after.
 pub(crate) fn more_registers(count: u32) -> Asm {
     Asm::effect(&format!("setmaxnreg.inc.sync.aligned.u32 {count};"), "")
-}
-
-/// A barrier of roles that takes so many arrivals a round.
-pub(crate) fn make_barrier(arrivals: u32) -> Asm {
-    Asm::effect(&format!("mbarrier.init.shared::cta.b64 [$0], {arrivals};"), "l")
-}
-
-/// Barriers that were made before are there for all threads and for copies.
-pub(crate) fn barriers_made() -> Asm {
-    Asm::effect("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;", "")
-}
-
-/// Waits until the last round of this parity is complete; what came before its arrivals is visible after, from CTAs of
-/// the cluster too where they fill it.
-pub(crate) fn wait_parity(of_cluster: bool) -> Asm {
-    let scope = if of_cluster { "cluster" } else { "cta" };
-    Asm::effect(
-        &format!(
-            "{{\n\t.reg .pred done;\nAGAIN:\n\t\
-             mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 done, [$0], $1;\n\t\
-             @!done bra AGAIN;\n\t}}"
-        ),
-        "l,r",
-    )
-}
-
-/// Stores `count` words into a CTA of the cluster, where they count at a barrier. Arguments: address; barrier; words;
-/// predicate.
-pub(crate) fn send(count: u32, is_float: bool, predicated: bool) -> Asm {
-    let register = if is_float { "f" } else { "r" };
-    let words: Vec<String> = (0..count).map(|i| format!("${}", 2 + i)).collect();
-    let vector = if count > 1 { format!(".v{count}") } else { String::new() };
-    let words = if count > 1 { format!("{{{}}}", words.join(", ")) } else { words.concat() };
-    let guard = if predicated { format!("@${} ", 2 + count) } else { String::new() };
-    let mut constraints = vec!["l", "l"];
-    constraints.extend((0..count).map(|_| register));
-    constraints.extend(predicated.then_some("b"));
-    let name = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes";
-    let r#type = if is_float { "f32" } else { "b32" };
-    Asm::effect(
-        &format!("{guard}{name}{vector}.{} [$0], {words}, [$1];", r#type),
-        &constraints.join(","),
-    )
-}
-
-/// Arrives, and announces bytes that copies will bring.
-pub(crate) fn announce(bytes: u32) -> Asm {
-    let name = "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64";
-    Asm::effect(&format!("{name} _, [$0], {bytes};"), "l")
-}
-
-/// Arrives after what the thread did before.
-pub(crate) fn arrive() -> Asm {
-    Asm::effect("mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "l")
-}
-
-/// The first lane of the warp arrives after what all lanes did before.
-pub(crate) fn arrive_once_a_warp() -> Asm {
-    Asm::effect(
-        "{\n\t.reg .pred first;\n\tsetp.eq.s32 first, $1, 0;\n\tbar.warp.sync 0xffffffff;\n\t\
-         @first mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];\n\t}",
-        "l,r",
-    )
-}
-
-/// What threads did to shared memory before comes ahead of what copies do after.
-pub(crate) fn before_copies() -> Asm {
-    Asm::effect("fence.proxy.async.shared::cta;", "")
-}
-
-/// Starts a copy of so many bytes that counts at a barrier: destination, source, barrier, policy.
-pub(crate) fn copy_bulk(bytes: u64, policy: bool) -> Asm {
-    let (hint, tail, inputs) =
-        if policy { (".L2::cache_hint", ", $3", "l,l,l,l") } else { ("", "", "l,l,l") };
-    let name = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
-    Asm::effect(&format!("{name}{hint} [$0], [$1], {bytes}, [$2]{tail};"), inputs)
-}
-
-/// What the thread knows to be written in memory of the device comes ahead of what its copies read after.
-pub(crate) fn before_reads() -> Asm {
-    Asm::effect("fence.proxy.async.global;", "")
-}
-
-/// Starts the copy of a box that counts at a barrier: destination, map, its place along each of so many axes, barrier,
-/// policy.
-pub(crate) fn copy_box(axes: usize, policy: bool) -> Asm {
-    let places: Vec<String> = (2..axes + 2).map(|i| format!("${i}")).collect();
-    let (barrier, places) = (axes + 2, places.join(", "));
-    let mut inputs = vec!["l", "l"];
-    inputs.extend((0..axes).map(|_| "r"));
-    inputs.push("l");
-    let (mut hint, mut tail) = ("", String::new());
-    if policy {
-        (hint, tail) = (".L2::cache_hint", format!(", ${}", axes + 3));
-        inputs.push("l");
-    }
-    let name = "shared::cluster.global.tile.mbarrier::complete_tx::bytes";
-    Asm::effect(
-        &format!(
-            "cp.async.bulk.tensor.{axes}d.{name}{hint} [$0], [$1, {{{places}}}], [${barrier}]{tail};"
-        ),
-        &inputs.join(","),
-    )
-}
-
-/// Brings a box into L2: map, its place along each of so many axes, policy.
-pub(crate) fn prefetch_box(axes: usize, policy: bool) -> Asm {
-    let places: Vec<String> = (1..=axes).map(|i| format!("${i}")).collect();
-    let mut inputs = vec!["l"];
-    inputs.extend((0..axes).map(|_| "r"));
-    let (mut hint, mut tail) = ("", String::new());
-    if policy {
-        (hint, tail) = (".L2::cache_hint", format!(", ${}", axes + 1));
-        inputs.push("l");
-    }
-    let (name, places) = ("L2.global.tile", places.join(", "));
-    Asm::effect(
-        &format!("cp.async.bulk.prefetch.tensor.{axes}d.{name}{hint} [$0, {{{places}}}]{tail};"),
-        &inputs.join(","),
-    )
-}
-
-/// The place in shared memory of the CTA of a rank that lies where an address lies in the own one.
-pub(crate) fn map_shared() -> Asm {
-    Asm {
-        template: "mapa.shared::cluster.u64 $0, $1, $2;".to_owned(),
-        constraints: "=l,l,r".to_owned(),
-        side_effects: false,
-    }
 }
 
 /// Orders the thread's accesses on both sides, for all threads of the device.
@@ -472,10 +347,12 @@ pub(crate) fn tensor_fence_after() -> Asm {
     Asm::effect("tcgen05.fence::after_thread_sync;", "")
 }
 
-/// A barrier is arrived at when the products are complete that the thread has started.
-pub(crate) fn tensor_commit() -> Asm {
-    let name = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64";
-    Asm::effect(&format!("{name} [$0];"), "l")
+/// A barrier is arrived at when the products are complete that the thread has started: the own one, or that of all CTAs of
+/// the cluster.
+pub(crate) fn tensor_commit(ctas: Option<u32>) -> Asm {
+    let (all, mask) = to_all(ctas);
+    let name = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster";
+    Asm::effect(&masked(ctas, &format!("{name}{all}.b64 [$0]{mask};")), "l")
 }
 
 /// Starts a product: address of the sums, both descriptors, that of the instruction, and whether it adds.
@@ -821,7 +698,7 @@ mod tests {
 
     #[test]
     fn boxes_number_their_operands_as_llvm_does() {
-        let copy = copy_box(2, true);
+        let copy = copy_box(2, true, None);
         assert_eq!(
             copy.template,
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint \

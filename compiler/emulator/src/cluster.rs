@@ -118,6 +118,11 @@ impl<'c, S> Member<'c, S> {
         self.cluster.ctas.len()
     }
 
+    /// Those that a copy goes to: the own CTA, or all of the cluster.
+    pub(crate) fn targets(self, everywhere: bool) -> std::ops::Range<usize> {
+        if everywhere { 0..self.size() } else { self.rank..self.rank + 1 }
+    }
+
     /// Where in the grid a CTA of the cluster is.
     pub(crate) fn position(self, rank: usize) -> [u32; 3] {
         self.cluster.ctas[rank]

@@ -6,6 +6,7 @@
 
 mod copies;
 mod mma;
+mod outgoing;
 mod pipes;
 mod products;
 mod ranks;
@@ -34,6 +35,7 @@ use kernel_ir::ops::{BinaryOp, Elements, ReduceOp, convert, eval};
 
 use crate::cluster::Member;
 use crate::counters::{Event, Printed, Trace};
+use crate::departures::Departures;
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
 use crate::kernel::{failed_assert, format_text, too_many_steps};
@@ -65,11 +67,10 @@ pub fn run_device(
     let run = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
         let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
-        Ok(machine.end())
+        machine.end()
     };
-    let in_cluster = kernel.launch.cluster_size() > 1;
     let has_roles = !kernel.roles.is_empty();
-    let shared = || Shared::new(kernel.shared_bytes, in_cluster, has_roles);
+    let shared = || Shared::new(kernel);
     grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, has_roles, shared, run)
 }
 
@@ -96,6 +97,8 @@ struct Machine<'k> {
     /// In a role, where it meets others.
     post: Option<Post<'k>>,
     copies: Copies,
+    /// Copies out of shared memory.
+    departures: Departures<outgoing::Cargo>,
     products: Products<'k>,
     /// Products and loads in tensor memory.
     flights: tmem::Flights,
@@ -132,6 +135,7 @@ impl<'k> Machine<'k> {
             barriers,
             post: None,
             copies: Copies::default(),
+            departures: Departures::default(),
             products: Products::default(),
             flights: tmem::Flights::default(),
             mask: None,
@@ -143,7 +147,8 @@ impl<'k> Machine<'k> {
         }
     }
 
-    fn end(self) -> Ended {
+    fn end(self) -> Result<Ended, EmuError> {
+        self.departures.end()?;
         let trace = Trace {
             printed: self.printed,
             events: self.events,
@@ -152,7 +157,7 @@ impl<'k> Machine<'k> {
             flops: self.flops,
             steps: self.steps,
         };
-        Ended { stores: self.view.into_stores(), trace }
+        Ok(Ended { stores: self.view.into_stores(), trace })
     }
 
     fn span(&self, loc: LocId) -> Span {

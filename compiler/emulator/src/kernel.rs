@@ -2,6 +2,7 @@
 
 mod access;
 mod define;
+mod outgoing;
 mod pipes;
 mod products;
 mod ranks;
@@ -29,6 +30,7 @@ use kernel_ir::smem_plan::SmemPlan;
 use self::pipes::Post;
 use crate::cluster::Member;
 use crate::counters::{Event, Printed, Trace};
+use crate::departures::Departures;
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended};
 use crate::memory::Memory;
@@ -75,7 +77,7 @@ pub(crate) fn run_prepared(
     let run = |cta, launched: Launched<'_>, member: Member<'_, SharedTiles>| {
         let mut machine = Machine::new(kernel, prepared, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
-        Ok(machine.end())
+        machine.end()
     };
     let shared = || SharedTiles::new(kernel);
     if kernel.launch.world.is_some() {
@@ -110,6 +112,8 @@ struct Machine<'k> {
     post: Option<Post<'k>>,
     /// Groups of copies that have not arrived, oldest first.
     groups: VecDeque<Vec<Arrival>>,
+    /// Copies out of shared memory.
+    departures: Departures<outgoing::Cargo>,
     printed: Vec<Printed>,
     events: Vec<Event>,
     flops: u64,
@@ -142,6 +146,7 @@ impl<'k> Machine<'k> {
             clock: Clock::new(kernel.roles.len(), crate::pipes::slots(&kernel.barriers)),
             post: None,
             groups: VecDeque::new(),
+            departures: Departures::default(),
             printed: Vec::new(),
             events: Vec::new(),
             flops: 0,
@@ -150,7 +155,8 @@ impl<'k> Machine<'k> {
         }
     }
 
-    fn end(self) -> Ended {
+    fn end(self) -> Result<Ended, EmuError> {
+        self.departures.end()?;
         let trace = Trace {
             printed: self.printed,
             events: self.events,
@@ -159,7 +165,7 @@ impl<'k> Machine<'k> {
             flops: self.flops,
             steps: self.steps,
         };
-        Ended { stores: self.view.into_stores(), trace }
+        Ok(Ended { stores: self.view.into_stores(), trace })
     }
 
     fn stmt(&mut self, stmt: &'k Stmt) -> Result<(), EmuError> {
@@ -176,7 +182,8 @@ impl<'k> Machine<'k> {
             StmtKind::Advance { word } => self.advance(word)?,
             StmtKind::CopyAsync { source, dest, evict: _ } => self.copy_async(source, dest)?,
             StmtKind::EmptyGroup => self.empty_group(),
-            StmtKind::Settle { storage: _, pending } => self.settle(*pending),
+            StmtKind::Settle { pending, .. } => self.settle(*pending),
+            StmtKind::Outgoing(op) => self.outgoing(op, stmt.span)?,
             StmtKind::Sync => {
                 self.clock.meet();
                 self.view.meet();

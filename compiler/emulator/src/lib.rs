@@ -14,6 +14,7 @@ mod cluster;
 mod counters;
 mod device;
 
+mod departures;
 mod error;
 mod fabric;
 mod grid;

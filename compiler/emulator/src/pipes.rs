@@ -4,7 +4,7 @@
 //! known to whoever waits for the round; a copy makes its own bytes known and nothing else. Copies land one at a time,
 //! at turns of a part of their own, in any order.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
@@ -36,10 +36,12 @@ type Land<S> = Box<dyn FnOnce(&mut S) -> Result<(), EmuError> + Send>;
 struct Flight<S> {
     /// The CTA whose memory it fills.
     cta: usize,
-    /// Where its bytes count in the own CTA; what goes to other CTAs counts there as it lands.
+    /// Where its bytes count in that CTA; what is sent counts as it lands.
     counts: Option<(Place, u32)>,
     /// Arrivals there.
     arrivals: u32,
+    /// They come in every CTA of the cluster.
+    everywhere: bool,
     /// What lands in the order in which it started: products of one role.
     queue: Option<usize>,
     /// What those who wait come to know by it.
@@ -55,8 +57,24 @@ pub(crate) struct Place {
     pub(crate) slot: usize,
 }
 
+/// The slots of all barriers of a CTA, which others of its cluster may reach.
+pub(crate) struct Rounds {
+    barriers: IndexVec<BarrierId, Barrier>,
+    /// Agents of the CTA before the first slot.
+    agents: usize,
+    slots: Mutex<IndexVec<BarrierId, Vec<Slot>>>,
+}
+
+/// Memory of a CTA, with the rounds of its barriers.
+pub(crate) trait HasRounds {
+    /// The cluster meets, by operations of this level, before others reach the memory and after they have.
+    const SHOWS_MEETINGS: bool;
+
+    /// The rounds.
+    fn rounds(&self) -> &Arc<Rounds>;
+}
+
 struct State<S> {
-    slots: IndexVec<BarrierId, Vec<Slot>>,
     flights: Vec<Flight<S>>,
     /// Roles that still run.
     running: usize,
@@ -66,6 +84,7 @@ struct State<S> {
 pub(crate) struct Pipes<'k, S> {
     barriers: &'k IndexVec<BarrierId, Barrier>,
     roles: &'k IndexVec<RoleId, Role>,
+    rounds: Arc<Rounds>,
     state: Mutex<State<S>>,
 }
 
@@ -74,43 +93,105 @@ pub(crate) fn slots(barriers: &IndexVec<BarrierId, Barrier>) -> usize {
     barriers.iter().map(|barrier| barrier.slots as usize).sum()
 }
 
-impl<'k, S> Pipes<'k, S> {
-    pub(crate) fn new(
-        barriers: &'k IndexVec<BarrierId, Barrier>,
-        roles: &'k IndexVec<RoleId, Role>,
-        running: usize,
-    ) -> Pipes<'k, S> {
-        let known = vec![0; roles.len() + 1 + slots(barriers)];
+impl Rounds {
+    pub(crate) fn new(barriers: impl Iterator<Item = Barrier>, roles: usize) -> Arc<Rounds> {
+        let barriers: IndexVec<BarrierId, Barrier> = barriers.collect();
+        let agents = roles + 1;
+        let known = vec![0; agents + slots(&barriers)];
         let slot = |barrier: &Barrier| Slot {
             done: 0,
-            missing: barrier.arrivals,
-            bytes: 0,
+            missing: if barrier.is_prepaid() { 0 } else { barrier.arrivals },
+            bytes: if barrier.is_prepaid() { barrier.bytes.into() } else { 0 },
             gathered: known.clone(),
             known: known.clone(),
         };
         let of = |barrier: &Barrier| (0..barrier.slots).map(|_| slot(barrier)).collect();
-        let slots = barriers.iter().map(of).collect();
-        let state = State { slots, flights: Vec::new(), running };
-        Pipes { barriers, roles, state: Mutex::new(state) }
+        let slots = Mutex::new(barriers.iter().map(of).collect());
+        Arc::new(Rounds { barriers, agents, slots })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, IndexVec<BarrierId, Vec<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index of a slot's own time in a clock of its CTA.
+    fn agent(&self, place: Place) -> usize {
+        let before = self.barriers.iter().take(place.barrier.index());
+        let slots: usize = before.map(|barrier| barrier.slots as usize).sum();
+        self.agents + slots + place.slot
+    }
+
+    /// The mark of what a copy writes that counts in the round at hand.
+    pub(crate) fn stamp(&self, place: Place, span: Span) -> Stamp {
+        let done = self.lock()[place.barrier][place.slot].done;
+        Stamp::of(self.agent(place), done + 1, span)
+    }
+
+    /// What is known of the CTA where its roles have given a slot back.
+    pub(crate) fn given_back(&self, place: Place) -> Clock {
+        let partner = self.barriers[place.barrier].partner;
+        let slots = self.lock();
+        let gathered = partner.and_then(|partner| slots[partner].get(place.slot));
+        Clock::of_observer(gathered.map(|slot| slot.gathered.clone()).unwrap_or_default())
+    }
+
+    /// Bytes have landed and arrivals have come, with what they know.
+    fn count(
+        &self,
+        place: Place,
+        (arrivals, bytes): (u32, i64),
+        known: &[u64],
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let mut slots = self.lock();
+        let slot = &mut slots[place.barrier][place.slot];
+        let declared = &self.barriers[place.barrier];
+        let Some(missing) = slot.missing.checked_sub(arrivals) else {
+            let message = format!("more arrivals at {} than a round takes", name(declared, place));
+            return Err(EmuError::new(ErrorKind::Phase, span, message)
+                .other(declared.span, "declared here"));
+        };
+        slot.missing = missing;
+        slot.bytes += bytes;
+        crate::roles::join(&mut slot.gathered, known);
+        if slot.missing == 0 && slot.bytes == 0 {
+            slot.done += 1;
+            slot.missing = declared.arrivals;
+            slot.gathered[self.agent(place)] = slot.done;
+            slot.known.clone_from(&slot.gathered);
+        }
+        Ok(())
+    }
+}
+
+fn name(barrier: &Barrier, place: Place) -> String {
+    match barrier.slots {
+        1 => format!("`{}`", barrier.name),
+        _ => format!("slot {} of `{}`", place.slot, barrier.name),
+    }
+}
+
+impl<'k, S: HasRounds> Pipes<'k, S> {
+    pub(crate) fn new(
+        barriers: &'k IndexVec<BarrierId, Barrier>,
+        roles: &'k IndexVec<RoleId, Role>,
+        running: usize,
+        rounds: Arc<Rounds>,
+    ) -> Pipes<'k, S> {
+        let state = State { flights: Vec::new(), running };
+        Pipes { barriers, roles, rounds, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index of a slot's own time in a clock.
     fn agent(&self, place: Place) -> usize {
-        let before = self.barriers.iter().take(place.barrier.index());
-        let slots: usize = before.map(|barrier| barrier.slots as usize).sum();
-        self.roles.len() + 1 + slots + place.slot
+        self.rounds.agent(place)
     }
 
     fn name(&self, place: Place) -> String {
-        let barrier = &self.barriers[place.barrier];
-        match barrier.slots {
-            1 => format!("`{}`", barrier.name),
-            _ => format!("slot {} of `{}`", place.slot, barrier.name),
-        }
+        name(&self.barriers[place.barrier], place)
     }
 
     /// A role has ended.
@@ -128,7 +209,7 @@ impl<'k, S> Pipes<'k, S> {
         clock: &mut Clock,
         span: Span,
     ) -> Result<(), EmuError> {
-        let done = || self.lock().slots[place.barrier][place.slot].done;
+        let done = || self.rounds.lock()[place.barrier][place.slot].done;
         let who = &self.roles[role].name;
         let out_of_turn = |done: u64| {
             let message = format!(
@@ -149,7 +230,7 @@ impl<'k, S> Pipes<'k, S> {
         if done() != rounds {
             return out_of_turn(done());
         }
-        clock.learn(&self.lock().slots[place.barrier][place.slot].known);
+        clock.learn(&self.rounds.lock()[place.barrier][place.slot].known);
         Ok(())
     }
 
@@ -163,41 +244,36 @@ impl<'k, S> Pipes<'k, S> {
         span: Span,
     ) -> Result<(), EmuError> {
         let known = clock.publish();
-        let mut state = self.lock();
-        let slot = &mut state.slots[place.barrier][place.slot];
-        let Some(missing) = slot.missing.checked_sub(arrivals) else {
-            let message = format!("more arrivals at {} than a round takes", self.name(place));
-            return Err(EmuError::new(ErrorKind::Phase, span, message)
-                .other(self.barriers[place.barrier].span, "declared here"));
-        };
-        slot.missing = missing;
-        slot.bytes += i64::from(bytes);
-        crate::roles::join(&mut slot.gathered, &known);
-        self.complete(slot, place);
-        Ok(())
+        self.rounds.count(place, (arrivals, i64::from(bytes)), &known, span)
     }
 
-    /// Ends the round of a slot, if it is complete.
-    fn complete(&self, slot: &mut Slot, place: Place) {
-        if slot.missing > 0 || slot.bytes != 0 {
-            return;
+    /// So many arrivals at the same barrier of the other CTAs of the cluster, which learn nothing by them of this one.
+    pub(crate) fn arrive_at_others(
+        &self,
+        member: Member<'_, S>,
+        place: Place,
+        arrivals: u32,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        for cta in (0..member.size()).filter(|&cta| cta != member.rank()) {
+            if S::SHOWS_MEETINGS && member.life(cta) != Life::Here {
+                let message = format!("an arrival at CTA {cta} of the cluster, which is not there");
+                return Err(EmuError::new(ErrorKind::Absent, span, message));
+            }
+            let rounds = Arc::clone(member.shared(cta).rounds());
+            rounds.count(place, (arrivals, 0), &[], span)?;
         }
-        slot.done += 1;
-        slot.missing = self.barriers[place.barrier].arrivals;
-        let agent = self.agent(place);
-        slot.gathered[agent] = slot.done;
-        slot.known.clone_from(&slot.gathered);
+        Ok(())
     }
 
     /// The mark of what a copy writes that counts in the round at hand.
     pub(crate) fn stamp(&self, place: Place, span: Span) -> Stamp {
-        let done = self.lock().slots[place.barrier][place.slot].done;
-        Stamp::of(self.agent(place), done + 1, span)
+        self.rounds.stamp(place, span)
     }
 
     fn launch(&self, cta: usize, counts: Option<(Place, u32)>, span: Span, land: Land<S>) {
-        let (arrivals, queue, known) = (0, None, Vec::new());
-        let flight = Flight { cta, counts, arrivals, queue, known, land, span };
+        let (arrivals, queue, known, everywhere) = (0, None, Vec::new(), false);
+        let flight = Flight { cta, counts, arrivals, everywhere, queue, known, land, span };
         self.lock().flights.push(flight);
     }
 
@@ -206,18 +282,18 @@ impl<'k, S> Pipes<'k, S> {
     pub(crate) fn commit(
         &self,
         cta: usize,
-        place: Place,
+        (place, everywhere): (Place, bool),
         (role, clock): (usize, &Clock),
         span: Span,
         land: Land<S>,
     ) {
         let (arrivals, queue) = (1, Some(role));
         let (known, counts) = (clock.complete(self.roles.len()), Some((place, 0)));
-        let flight = Flight { cta, counts, arrivals, queue, known, land, span };
+        let flight = Flight { cta, counts, arrivals, everywhere, queue, known, land, span };
         self.lock().flights.push(flight);
     }
 
-    /// Starts a copy into memory of the own CTA.
+    /// Starts a copy into memory of a CTA, which counts its bytes.
     pub(crate) fn start(&self, cta: usize, place: Place, bytes: u32, span: Span, land: Land<S>) {
         self.launch(cta, Some((place, bytes)), span, land);
     }
@@ -276,7 +352,7 @@ impl<'k, S> Pipes<'k, S> {
                 !state.flights.is_empty() || state.running == 0
             };
             seat.wait(is_news, awaited)?;
-            let Flight { cta, counts, arrivals, queue: _, known, land, span: from } = {
+            let Flight { cta, counts, arrivals, everywhere, queue: _, known, land, span: from } = {
                 let mut state = self.lock();
                 if state.flights.is_empty() {
                     return Ok(());
@@ -294,20 +370,16 @@ impl<'k, S> Pipes<'k, S> {
                 let message = "something is sent to a CTA that has ended";
                 return Err(EmuError::new(ErrorKind::Absent, from, message));
             }
-            land(&mut member.shared(cta))?;
+            let rounds = {
+                let mut shared = member.shared(cta);
+                land(&mut shared)?;
+                Arc::clone(shared.rounds())
+            };
             if let Some((place, bytes)) = counts {
-                let mut state = self.lock();
-                let slot = &mut state.slots[place.barrier][place.slot];
-                slot.bytes -= i64::from(bytes);
-                let Some(missing) = slot.missing.checked_sub(arrivals) else {
-                    let message =
-                        format!("more arrivals at {} than a round takes", self.name(place));
-                    return Err(EmuError::new(ErrorKind::Phase, span, message)
-                        .other(self.barriers[place.barrier].span, "declared here"));
-                };
-                slot.missing = missing;
-                crate::roles::join(&mut slot.gathered, &known);
-                self.complete(slot, place);
+                rounds.count(place, (arrivals, -i64::from(bytes)), &known, from)?;
+                if everywhere {
+                    self.arrive_at_others(member, place, arrivals, from)?;
+                }
             }
             seat.pass(span)?;
         }

@@ -37,6 +37,11 @@ impl Clock {
         Clock { agent: ALL, now: 1, ended: seen.clone(), seen }
     }
 
+    /// The clock of one who knows so much and does nothing in this CTA itself.
+    pub(crate) fn of_observer(seen: Vec<u64>) -> Clock {
+        Clock { agent: usize::MAX, now: 0, ended: Vec::new(), seen }
+    }
+
     /// Whose time it is.
     pub(crate) fn agent(&self) -> usize {
         self.agent
@@ -85,7 +90,8 @@ impl Clock {
 
     /// True where the clock has seen what another one marked.
     pub(crate) fn has_seen(&self, other: Stamp) -> bool {
-        other.agent == self.agent || self.seen[other.agent] >= other.at
+        other.agent == self.agent
+            || self.seen.get(other.agent).is_some_and(|&seen| seen >= other.at)
     }
 
     /// The mark of what is done now.

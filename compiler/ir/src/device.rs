@@ -6,6 +6,7 @@
 //! implied: shuffles, barriers and shared memory stand as operations.
 
 mod operand;
+mod pipe;
 mod tmem;
 mod warpgroup;
 
@@ -22,6 +23,7 @@ use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 pub use operand::{Arg, Frag, Map, Slot};
+pub use pipe::DevicePipe;
 pub use tmem::{TensorOp, TensorProduct, TensorScales};
 pub use warpgroup::{Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
@@ -150,137 +152,6 @@ pub struct PlacedBarrier {
     pub barrier: Barrier,
     /// First byte in shared memory.
     pub base: u32,
-}
-
-/// What threads do at a barrier of roles. `slot` is a register with an i32 below the number of slots.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DevicePipe {
-    /// One thread of the CTA makes all barriers, for all threads and for copies.
-    Init,
-    /// Orders what the thread knows to be written in buffers ahead of what its copies read after it.
-    Fence,
-    /// Each thread of the role waits until so many rounds are complete; at once for none.
-    Wait {
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-        /// How many (i32).
-        rounds: (FragId, u32),
-    },
-    /// The first thread of the role arrives and announces the bytes of the round.
-    Announce {
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-    },
-    /// Each warp of the role arrives once, after what its threads have done; in a role of one thread, that one does.
-    Arrive {
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-    },
-    /// The first thread of the role lets one arrival come when all products are complete that it has started before.
-    Commit {
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-    },
-    /// The first thread of the role starts copies from a buffer to shared memory that count at the barrier.
-    Copy {
-        /// Where from.
-        source: Place,
-        /// Where to.
-        dest: Place,
-        /// One entry an instruction: whole multiples of 16 bytes, aligned to 16 on both sides.
-        pieces: Vec<Piece>,
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-        /// Eviction priority.
-        evict: Option<Evict>,
-    },
-    /// The first thread of the role starts the copy of a box to shared memory that counts at the barrier.
-    Box {
-        /// How it sees the buffer.
-        map: MapId,
-        /// Registers (i32) with the place of the box along each axis of the map.
-        at: Vec<(FragId, u32)>,
-        /// Where to.
-        dest: Place,
-        /// First byte of the box there, in elements.
-        offset: Address,
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-        /// Eviction priority.
-        evict: Option<Evict>,
-    },
-    /// The first thread of the role, or of the CTA outside of them, brings a box into L2.
-    Prefetch {
-        /// How it sees the buffer.
-        map: MapId,
-        /// Registers (i32) with the place of the box along each axis of the map.
-        at: Vec<(FragId, u32)>,
-        /// Eviction priority.
-        evict: Option<Evict>,
-    },
-    /// Threads send elements to shared memory of a CTA of the cluster, whose bytes count at the barrier of that CTA.
-    Send {
-        /// What is sent.
-        src: Arg,
-        /// Where to.
-        dest: Place,
-        /// Instructions.
-        vectors: Vec<Vector>,
-        /// The barrier.
-        barrier: BarrierId,
-        /// Which slot.
-        slot: (FragId, u32),
-    },
-}
-
-impl DevicePipe {
-    /// Calls `see` with every register that it reads.
-    pub fn each_register(&self, mut see: impl FnMut((FragId, u32))) {
-        match self {
-            DevicePipe::Init | DevicePipe::Fence => {}
-            DevicePipe::Wait { barrier: _, slot, rounds } => {
-                see(*slot);
-                see(*rounds);
-            }
-            DevicePipe::Announce { barrier: _, slot }
-            | DevicePipe::Arrive { barrier: _, slot }
-            | DevicePipe::Commit { barrier: _, slot } => {
-                see(*slot);
-            }
-            DevicePipe::Prefetch { at, .. } => at.iter().copied().for_each(see),
-            DevicePipe::Box { slot, at, offset, .. } => {
-                see(*slot);
-                at.iter().copied().chain(offset.offset).for_each(see);
-            }
-            DevicePipe::Send { src, dest, vectors, barrier: _, slot } => {
-                see(*slot);
-                see((src.frag, 0));
-                dest.owner().into_iter().for_each(&mut see);
-                for vector in vectors {
-                    vector.offset.into_iter().chain(vector.predicate).for_each(&mut see);
-                }
-            }
-            DevicePipe::Copy { slot, pieces, .. } => {
-                see(*slot);
-                for piece in pieces {
-                    let registers = [piece.source.offset, piece.dest.offset];
-                    registers.into_iter().flatten().for_each(&mut see);
-                }
-            }
-        }
-    }
 }
 
 /// A statement with its place.

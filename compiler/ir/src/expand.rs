@@ -22,6 +22,7 @@ mod matrices;
 mod memory;
 mod mma;
 mod notes;
+mod outgoing;
 mod pipes;
 mod prefetch;
 mod queue;

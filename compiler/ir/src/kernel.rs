@@ -10,6 +10,7 @@ mod access;
 mod cluster;
 mod contract;
 mod inline;
+mod outgoing;
 mod pipe;
 mod ranks;
 mod role;
@@ -35,6 +36,8 @@ use crate::target::Target;
 pub use access::{AxisIndex, CachePolicy, Evict, PrefetchRange, TileAccess, ViewAxis, ViewDigit};
 pub use cluster::ClusterAxis;
 pub use contract::{Contract, ContractBound, Distinct};
+pub(crate) use outgoing::tell_settles;
+pub use outgoing::{Leaving, Outgoing};
 pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_access, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use role::{MAX_ROLES, Role, WARPGROUP, entry_registers};
@@ -370,9 +373,13 @@ pub enum StmtKind {
     Settle {
         /// The slot that is waited for.
         storage: Storage,
-        /// Groups that every path closes after the one that fills it.
+        /// `but n`: of the copies to any slot of the tile so many of the youngest are left alone.
+        but: Option<u32>,
+        /// Groups that every path closes after the last one that is waited for.
         pending: u32,
     },
+    /// Copies out of shared memory.
+    Outgoing(Outgoing),
     /// Products on the tensor core of a warpgroup.
     Warpgroup(Warpgroup),
     /// Products in tensor memory, and loads from there.
@@ -455,6 +462,7 @@ macro_rules! bodies_of {
             | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

@@ -71,6 +71,7 @@ pub fn effect(stmts: &[Stmt]) -> Effect {
             | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

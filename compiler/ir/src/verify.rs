@@ -95,9 +95,9 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "pipes",
-        codes: &[Code::E0154, Code::E0156],
+        codes: &[Code::E0154, Code::E0156, Code::E0157],
         proves: "R3, R4, in part: each role of a barrier handles each index once and in order, all of them as many; \
-                 copies bring the bytes that are announced",
+                 copies bring the bytes that are announced, those of all CTAs of a cluster together",
         run: Run::Kernel(pipes::check),
     },
     Pass {
@@ -154,12 +154,17 @@ pub const PASSES: &[Pass] = &[
             Code::E0143,
             Code::E0146,
             Code::E0153,
+            Code::E0160,
+            Code::E0161,
+            Code::E0162,
+            Code::E0163,
             Code::E0219,
             Code::E0503,
         ],
-        proves: "R5, R10: no two threads touch an element of shared memory between two `sync`s, one of \
+        proves: "R5, R6, R10: no two threads touch an element of shared memory between two `sync`s, one of \
                  them writing; what a copy fills is touched after `settle` and `sync`; what a \
-                 product reads is written, and its sums are used, after `settle`; the tiles fit the target",
+                 product reads is written, and its sums are used, after `settle`; what a copy out of shared memory \
+                 reads is published, and written when it has read; the tiles fit the target",
         run: Run::Kernel(shared_memory::check),
     },
     Pass {

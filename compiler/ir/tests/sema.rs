@@ -269,6 +269,7 @@ fn walk(kernel: &Kernel, stmts: &[Stmt], indent: &str, lines: &mut Vec<String>) 
             StmtKind::Advance { .. } => "advance".to_owned(),
             StmtKind::CopyAsync { .. } => "copy.async".to_owned(),
             StmtKind::EmptyGroup => "empty group".to_owned(),
+            StmtKind::Outgoing(_) => "copies out".to_owned(),
             StmtKind::Settle { pending, .. } => format!("settle but {pending}"),
             StmtKind::Sync => "sync".to_owned(),
             StmtKind::SyncCluster => "sync cluster".to_owned(),

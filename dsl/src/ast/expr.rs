@@ -102,6 +102,8 @@ pub enum InstanceKind {
     Slot(Box<Expr>),
     /// `@cta(c)`: a CTA of the cluster
     Cta(Box<Expr>),
+    /// `@cta(*)`: every CTA of the cluster
+    AllCtas,
     /// `@peer(p)`: a rank
     Peer(Box<Expr>),
     /// `@peer(*)`: every rank

@@ -432,7 +432,10 @@ impl Build {
         let span = self.span(&pair);
         let mut parts = Parts::of(pair);
         let kind = if let Some(cta) = parts.take(Rule::cta_instance) {
-            InstanceKind::Cta(Box::new(self.only_cond(cta)))
+            match Parts::of(cta).take(Rule::cond) {
+                Some(rank) => InstanceKind::Cta(Box::new(self.cond(rank))),
+                None => InstanceKind::AllCtas,
+            }
         } else if let Some(peer) = parts.take(Rule::peer_instance) {
             match Parts::of(peer).take(Rule::cond) {
                 Some(rank) => InstanceKind::Peer(Box::new(self.cond(rank))),

@@ -207,10 +207,11 @@ fn binary_op(s: &mut Source<'_>) -> BinaryOp {
 }
 
 fn instance(s: &mut Source<'_>) -> Instance {
-    let kind = match s.pick(4) {
+    let kind = match s.pick(5) {
         0 => InstanceKind::Slot(Box::new(cond(s))),
         1 => InstanceKind::Cta(Box::new(cond(s))),
         2 => InstanceKind::Peer(Box::new(cond(s))),
+        3 => InstanceKind::AllCtas,
         _ => InstanceKind::AllPeers,
     };
     Instance { kind, span: at() }

@@ -59,7 +59,9 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::Prefetch { bytes: Some(_), evict: used, .. }
         | DeviceOp::Pipe(
             DevicePipe::Copy { evict: used, .. }
+            | DevicePipe::CopyOut { evict: used, .. }
             | DevicePipe::Box { evict: used, .. }
+            | DevicePipe::BoxOut { evict: used, .. }
             | DevicePipe::Prefetch { evict: used, .. },
         ) => *used == Some(evict),
         DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => uses_policy(body, evict),
@@ -497,7 +499,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(elements)
     }
 
-    fn pack_words(
+    pub(super) fn pack_words(
         &self,
         dtype: DType,
         words: Words,
@@ -532,7 +534,8 @@ impl Form {
     }
 }
 
-fn words(vector: &Vector, dtype: DType) -> Lowered<Words> {
+/// The words that a vector travels in.
+pub(super) fn words(vector: &Vector, dtype: DType) -> Lowered<Words> {
     Words::of(vector.len, dtype.bits()).map_or_else(
         || refuse(format!("a vector of {} {dtype} is no memory instruction", vector.len)),
         Ok,

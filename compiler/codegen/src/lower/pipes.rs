@@ -6,6 +6,7 @@ use kernel_ir::kernel::{Barrier, BarrierId, Evict, MapId};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::Value;
 
+use super::memory::words;
 use super::{Lowered, Lowering, refuse};
 use crate::mnemonic::{self, Space};
 
@@ -20,9 +21,26 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DevicePipe::Prefetch { map, at, evict } => {
                 self.by_first_thread(|s| s.prefetch_box(*map, at, *evict))
             }
-            DevicePipe::Box { map, at, dest, offset, barrier, slot, evict } => {
+            DevicePipe::CopyOut { source, dest, pieces, evict } => {
+                self.by_first_thread(|s| s.copy_out(source, dest, pieces, *evict))
+            }
+            DevicePipe::BoxOut { map, at, source, offset, evict } => {
+                self.by_first_thread(|s| s.box_out(*map, at, (source, *offset), *evict))
+            }
+            DevicePipe::CommitGroup => self.by_first_thread(|s| {
+                s.build.effect(&mnemonic::commit_copies_out(), &[]);
+                Ok(())
+            }),
+            DevicePipe::WaitGroup { pending, reads } => self.by_first_thread(|s| {
+                s.build.effect(&mnemonic::wait_copies_out(*pending, *reads), &[]);
+                Ok(())
+            }),
+            DevicePipe::Box { map, at, dest, offset, barrier, slot, evict, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
-                self.by_first_thread(|s| s.copy_box(*map, at, (dest, *offset), place, *evict))
+                let ctas = self.ctas(*everywhere);
+                self.by_first_thread(|s| {
+                    s.copy_box((*map, at), (dest, *offset), (place, ctas), *evict)
+                })
             }
             DevicePipe::Wait { barrier, slot, rounds } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
@@ -31,7 +49,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 // A wait for no round is one for the odd round before the first, which counts as complete.
                 let last = b.subi(self.element(rounds.0, rounds.1)?, b.int(i32, 1));
                 let parity = b.andi(last, b.int(i32, 1));
-                let of_cluster = self.declared_barrier(*barrier)?.of_cluster;
+                let declared = self.declared_barrier(*barrier)?;
+                let of_cluster = declared.of_cluster || declared.everywhere;
                 b.effect(&mnemonic::wait_parity(of_cluster), &[place, parity]);
                 Ok(())
             }
@@ -43,32 +62,42 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                     Ok(())
                 })
             }
-            DevicePipe::Arrive { barrier, slot } => {
+            DevicePipe::Arrive { barrier, slot, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
-                let b = self.build;
-                if self.elects() {
-                    b.effect(&mnemonic::arrive(), &[place]);
-                } else {
-                    let lane = b.andi(self.thread_index(), b.int(b.types.i32, 31));
-                    b.effect(&mnemonic::arrive_once_a_warp(), &[place, lane]);
+                let (b, ctas) = (self.build, self.ctas(*everywhere));
+                let lane = || b.andi(self.thread_index(), b.int(b.types.i32, 31));
+                match (self.elects(), ctas) {
+                    (true, None) => b.effect(&mnemonic::arrive(), &[place]),
+                    (true, Some(ctas)) => b.effect(&mnemonic::arrive_everywhere(ctas), &[place]),
+                    (false, None) => b.effect(&mnemonic::arrive_once_a_warp(), &[place, lane()]),
+                    (false, Some(ctas)) => {
+                        b.effect(&mnemonic::arrive_everywhere_once_a_warp(ctas), &[place, lane()]);
+                    }
                 }
                 Ok(())
             }
             DevicePipe::Send { src, dest, vectors, barrier, slot } => {
                 self.send(src, dest, vectors, (*barrier, *slot))
             }
-            DevicePipe::Commit { barrier, slot } => {
+            DevicePipe::Commit { barrier, slot, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
+                let ctas = self.ctas(*everywhere);
                 self.by_first_thread(|s| {
-                    s.build.effect(&mnemonic::tensor_commit(), &[place]);
+                    s.build.effect(&mnemonic::tensor_commit(ctas), &[place]);
                     Ok(())
                 })
             }
-            DevicePipe::Copy { source, dest, pieces, barrier, slot, evict } => {
+            DevicePipe::Copy { source, dest, pieces, barrier, slot, evict, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
-                self.by_first_thread(|s| s.copy_bulk(source, dest, pieces, place, *evict))
+                let ctas = self.ctas(*everywhere);
+                self.by_first_thread(|s| s.copy_bulk(source, dest, pieces, (place, ctas), *evict))
             }
         }
+    }
+
+    /// The CTAs of the cluster, where all of them are meant.
+    fn ctas(&self, everywhere: bool) -> Option<u32> {
+        everywhere.then(|| self.kernel.launch.cluster_size())
     }
 
     fn declared_barrier(&self, barrier: BarrierId) -> Lowered<&Barrier> {
@@ -107,7 +136,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let inner = outer.at(then_block);
         for (place, barrier) in places {
             inner.effect(&mnemonic::make_barrier(barrier.arrivals), &[place]);
-            if barrier.of_cluster {
+            if barrier.is_prepaid() {
                 inner.effect(&mnemonic::announce(barrier.bytes), &[place]);
             }
         }
@@ -178,10 +207,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     fn copy_box(
         &mut self,
-        map: MapId,
-        at: &[(FragId, u32)],
+        (map, at): (MapId, &[(FragId, u32)]),
         (dest, offset): (&Place, Address),
-        barrier: Value<'c, 'm>,
+        (barrier, ctas): (Value<'c, 'm>, Option<u32>),
         evict: Option<Evict>,
     ) -> Lowered<()> {
         let b = self.build;
@@ -197,7 +225,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         }
         operands.push(barrier);
         operands.extend(self.policy(evict)?);
-        b.effect(&mnemonic::copy_box(at.len(), evict.is_some()), &operands);
+        b.effect(&mnemonic::copy_box(at.len(), evict.is_some(), ctas), &operands);
         Ok(())
     }
 
@@ -206,7 +234,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         source: &Place,
         dest: &Place,
         pieces: &[Piece],
-        barrier: Value<'c, 'm>,
+        (barrier, ctas): (Value<'c, 'm>, Option<u32>),
         evict: Option<Evict>,
     ) -> Lowered<()> {
         let b = self.build;
@@ -224,14 +252,55 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             let mut operands =
                 vec![self.address_of(&to, piece.dest)?, self.address_of(&from, piece.source)?];
             operands.push(barrier);
-            if let Some(evict) = evict {
-                match self.policies.get(evict) {
-                    Some(policy) => operands.push(policy),
-                    None => return refuse("the cache policy was not made at the entry"),
-                }
-            }
-            b.effect(&mnemonic::copy_bulk(bytes, evict.is_some()), &operands);
+            operands.extend(self.policy(evict)?);
+            b.effect(&mnemonic::copy_bulk(bytes, evict.is_some(), ctas), &operands);
         }
+        Ok(())
+    }
+
+    /// Starts copies out of shared memory: what threads have stored there they have published.
+    fn copy_out(
+        &mut self,
+        source: &Place,
+        dest: &Place,
+        pieces: &[Piece],
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let (from, to) = (self.region(source)?, self.region(dest)?);
+        if from.space != Space::Shared || to.space != Space::Global || from.dtype != to.dtype {
+            return refuse("a copy goes from shared memory to a buffer of the same type");
+        }
+        for piece in pieces {
+            let bytes = u64::from(piece.len) * u64::from(to.dtype.bits()) / 8;
+            if bytes == 0 || !bytes.is_multiple_of(16) {
+                return refuse(format!("a bulk copy of {bytes} bytes"));
+            }
+            let mut operands =
+                vec![self.address_of(&to, piece.dest)?, self.address_of(&from, piece.source)?];
+            operands.extend(self.policy(evict)?);
+            self.build.effect(&mnemonic::copy_out(bytes, evict.is_some()), &operands);
+        }
+        Ok(())
+    }
+
+    fn box_out(
+        &mut self,
+        map: MapId,
+        at: &[(FragId, u32)],
+        (source, offset): (&Place, Address),
+        evict: Option<Evict>,
+    ) -> Lowered<()> {
+        let from = self.region(source)?;
+        if from.space != Space::Shared {
+            return refuse("a box comes from shared memory");
+        }
+        let mut operands = vec![self.map(map, at)?];
+        for &(frag, element) in at {
+            operands.push(self.element(frag, element)?);
+        }
+        operands.push(self.address_of(&from, offset)?);
+        operands.extend(self.policy(evict)?);
+        self.build.effect(&mnemonic::box_out(at.len(), evict.is_some()), &operands);
         Ok(())
     }
 
@@ -252,23 +321,23 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let there = b.asm_values(&mnemonic::map_shared(), &[own, rank], b.types.shared, 1)[0];
         let region = self.region(dest)?;
         let dtype = self.frag(src.frag)?.dtype;
-        if dtype != region.dtype || dtype.bits() != 32 {
+        if dtype != region.dtype {
             return refuse(format!("{dtype} is sent as {}", region.dtype));
         }
         for vector in vectors {
-            if !matches!(vector.len, 1 | 2 | 4) {
-                return refuse(format!("{} elements are sent at once", vector.len));
+            let words = words(vector, dtype)?;
+            if words.bits < 32 {
+                return refuse(format!("{} elements of {dtype} are sent at once", vector.len));
             }
             let elements = (0..vector.len)
                 .map(|i| self.operand(src, vector.first.saturating_add(i)))
                 .collect::<Lowered<Vec<_>>>()?;
             let mut operands = vec![self.address(&region, vector)?, there];
-            operands.extend(elements);
+            operands.extend(self.pack_words(dtype, words, &elements)?);
             if let Some((frag, i)) = vector.predicate {
                 operands.push(self.element(frag, i)?);
             }
-            let form = mnemonic::send(vector.len, dtype.is_float(), vector.predicate.is_some());
-            b.effect(&form, &operands);
+            b.effect(&mnemonic::send(words, vector.predicate.is_some()), &operands);
         }
         Ok(())
     }

@@ -1,15 +1,18 @@
 //! Barriers of roles at device level.
 
+use std::sync::Arc;
+
 use kernel_abi::{DType, numeric};
+use kernel_dsl::source::Span;
 use kernel_ir::device::{Arg, DevicePipe, FragId, LocId, Piece, Place as Region, Vector};
 use kernel_ir::kernel::{BarrierId, RoleId};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::copies::vector;
-use super::shared::Shared;
+use super::shared::{By, Shared};
 use crate::error::{EmuError, ErrorKind};
-use crate::pipes::{Pipes, Place};
+use crate::pipes::{HasRounds, Pipes, Place};
 use crate::turns::Seat;
 
 /// The role that a machine runs, and where it meets others.
@@ -85,14 +88,19 @@ impl<'k> Machine<'k> {
                 pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
                 seat.pass(span)
             }
-            DevicePipe::Commit { barrier, slot } => self.commit_tensor(*barrier, *slot, loc),
-            DevicePipe::Arrive { barrier, slot } => {
+            DevicePipe::Commit { barrier, slot, everywhere } => {
+                self.commit_tensor(*barrier, *slot, *everywhere, loc)
+            }
+            DevicePipe::Arrive { barrier, slot, everywhere } => {
                 self.before_arrival(loc)?;
                 let (Post { role, pipes }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
                 let role = &self.kernel.roles[role];
                 let arrivals = if role.elect { 1 } else { role.warps };
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
+                if *everywhere {
+                    pipes.arrive_at_others(self.member, place, arrivals, span)?;
+                }
                 seat.pass(span)
             }
             DevicePipe::Send { src, dest, vectors, barrier, slot } => {
@@ -103,25 +111,41 @@ impl<'k> Machine<'k> {
                 }
                 seat.pass(span)
             }
-            DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: _ } => {
+            DevicePipe::CopyOut { source, dest, pieces, evict: _ } => {
+                self.copy_out(source, dest, pieces, loc)
+            }
+            DevicePipe::BoxOut { map, at, source, offset, evict: _ } => {
+                let at = self.corner(at, loc)?;
+                self.box_out(*map, &at, (source, *offset), loc)
+            }
+            DevicePipe::CommitGroup => {
+                self.departures.close();
+                Ok(())
+            }
+            DevicePipe::WaitGroup { pending, reads } => {
+                self.settle_departures(*pending, *reads, loc)
+            }
+            DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: _, everywhere } => {
                 let (_, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
                 for piece in pieces {
-                    self.copy_bulk(source, dest, piece, place, loc)?;
+                    self.copy_bulk(source, dest, piece, (place, *everywhere), loc)?;
                 }
                 seat.pass(span)
             }
-            DevicePipe::Box { map, at, dest, offset, barrier, slot, evict: _ } => {
+            DevicePipe::Box { map, at, dest, offset, barrier, slot, evict: _, everywhere } => {
                 let (_, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
-                let at = at
-                    .iter()
-                    .map(|&start| self.agreed(start, loc))
-                    .collect::<Result<Vec<i64>, EmuError>>()?;
-                self.copy_box(*map, &at, (dest, *offset), place, loc)?;
+                let at = self.corner(at, loc)?;
+                self.copy_box(*map, &at, (dest, *offset), (place, *everywhere), loc)?;
                 seat.pass(span)
             }
         }
+    }
+
+    /// The place of a box along each axis of its map.
+    fn corner(&self, at: &[(FragId, u32)], loc: LocId) -> Result<Vec<i64>, EmuError> {
+        at.iter().map(|&start| self.agreed(start, loc)).collect()
     }
 
     /// The first thread of the role starts a copy.
@@ -130,13 +154,12 @@ impl<'k> Machine<'k> {
         source: &Region,
         dest: &Region,
         piece: &Piece,
-        place: Place,
+        place: (Place, bool),
         loc: LocId,
     ) -> Result<(), EmuError> {
         let (Region::Global(param), Region::Shared { base, dtype }) = (source, dest) else {
             unreachable!("copies go from a buffer to shared memory")
         };
-        let (Post { pipes, .. }, _) = self.post();
         let (param, dtype, span, len) = (*param, *dtype, self.span(loc), piece.len as usize);
         let mut elements = Elements::splat(dtype, 0, len);
         let from = self.start(&vector(piece, piece.source), 0, loc)?;
@@ -154,15 +177,39 @@ impl<'k> Machine<'k> {
         for i in 0..len {
             numeric::write_element(dtype, &mut bytes, i, elements.get(i));
         }
-        let stamp = pipes.stamp(place, span);
-        let by = self.by(0, span);
-        let at = self.member.own().begin_bulk(at, bytes.len(), by, stamp)?;
-        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let land = move |shared: &mut Shared| {
-            shared.land(at, &bytes);
-            Ok(())
-        };
-        pipes.start(self.member.rank(), place, count, span, Box::new(land));
+        self.fill(&[(at, bytes)], place, span)
+    }
+
+    /// Starts a copy of pieces to the own CTA or to all of the cluster, each of which counts its bytes.
+    pub(super) fn fill(
+        &mut self,
+        pieces: &[(i64, Vec<u8>)],
+        (place, everywhere): (Place, bool),
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let (Post { pipes, .. }, _) = self.post();
+        let count = pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        for cta in self.member.targets(everywhere) {
+            let is_own = cta == self.member.rank();
+            let mut shared = self.member.shared(cta);
+            let rounds = Arc::clone(shared.rounds());
+            let (known, stamp) = (rounds.given_back(place), rounds.stamp(place, span));
+            let by = self.by(0, span);
+            let by = if is_own { by } else { By { clock: &known, ..by } };
+            let mut begun = Vec::with_capacity(pieces.len());
+            for (at, bytes) in pieces {
+                begun.push((shared.begin_bulk(*at, bytes.len(), by, stamp)?, bytes.clone()));
+            }
+            drop(shared);
+            let land = move |shared: &mut Shared| {
+                for (at, bytes) in begun {
+                    shared.land(at, &bytes);
+                }
+                Ok(())
+            };
+            pipes.start(cta, place, count, span, Box::new(land));
+        }
         Ok(())
     }
 

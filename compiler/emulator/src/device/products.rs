@@ -139,7 +139,7 @@ impl<'k> Machine<'k> {
                 let at = start + row as i64 * i64::from(matrix.line) + piece as i64 * 16;
                 let at = wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
                 let at = i64::from(matrix.base).saturating_add_unsigned(at);
-                self.member.own().read_for_product(at, out, by)?;
+                self.member.own().read_published(at, out, by, "a product")?;
             }
         }
         Ok(bytes)

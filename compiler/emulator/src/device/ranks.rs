@@ -27,12 +27,12 @@ pub fn run_device_on_ranks(
     let one = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
         let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
-        Ok(machine.end())
+        machine.end()
     };
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
     let ranks = Ranks { params, launch, roles, span, launches, options };
-    ranks::run(&ranks, memories, || Shared::new(kernel.shared_bytes, false, roles > 0), one)
+    ranks::run(&ranks, memories, || Shared::new(kernel), one)
 }
 
 impl Machine<'_> {

@@ -1,6 +1,7 @@
 //! Roles at device level: each runs on a machine of its own with its own threads, beside the others.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use kernel_ir::device::{DeviceOp, DeviceStmt, FragId};
 use kernel_ir::index::Id;
@@ -12,7 +13,7 @@ use super::pipes::Post;
 use super::registers::Registers;
 use crate::counters::{Event, Printed};
 use crate::error::EmuError;
-use crate::pipes::Pipes;
+use crate::pipes::{HasRounds, Pipes};
 use crate::roles::Clock;
 use crate::turns::Seat;
 use crate::view::RoleStores;
@@ -67,7 +68,8 @@ impl<'k> Machine<'k> {
         let (view, clock, meetings) = (&self.view, &self.clock, self.meetings);
         let (steps, max_steps) = (self.steps, self.max_steps);
         let barriers = &self.barriers;
-        let pipes = &Pipes::new(barriers, &kernel.roles, roles.len());
+        let rounds = Arc::clone(member.own().rounds());
+        let pipes = &Pipes::new(barriers, &kernel.roles, roles.len(), rounds);
         let (before, arrivals) = (self.view.stores(), self.view.arrivals());
         let run = |seat: &Seat<'_>, i: usize| -> Result<_, EmuError> {
             let Some(&(role, body)) = roles.get(i) else {
@@ -87,6 +89,7 @@ impl<'k> Machine<'k> {
                 machine.set(*frag, Registers { elements: elements.clone(), undefined });
             }
             let ended = machine.block(body).and_then(|()| machine.end_tensor());
+            let ended = ended.and_then(|()| machine.departures.end());
             ended.map_err(|e| e.threads_from(declared.first_thread()))?;
             let Machine { view, clock, printed, events, flops, steps: after, .. } = machine;
             pipes.leave();

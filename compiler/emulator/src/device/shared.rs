@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kernel_dsl::source::Span;
+use kernel_ir::device::DeviceKernel;
 use kernel_ir::kernel::BarrierId;
 
 use crate::cluster::{Marks, Member, Seen};
 use crate::error::{EmuError, ErrorKind};
+use crate::pipes::{HasRounds, Rounds};
 use crate::roles::{Clock, Late, Names, Stamp, Touches};
 use crate::tmem::TensorMemory;
 
@@ -57,6 +59,8 @@ pub(super) struct Shared {
     touches: Vec<Touches>,
     /// By agent, the fences ahead of products that its threads have passed.
     fences: Vec<u32>,
+    /// Of the barriers.
+    rounds: Arc<Rounds>,
     /// By barrier, bytes that CTAs of the cluster have sent.
     come: BTreeMap<BarrierId, u64>,
     pub(super) tensor: TensorMemory,
@@ -76,6 +80,14 @@ pub(super) struct By<'m> {
     pub(super) names: Names<'m>,
 }
 
+impl HasRounds for Shared {
+    const SHOWS_MEETINGS: bool = true;
+
+    fn rounds(&self) -> &Arc<Rounds> {
+        &self.rounds
+    }
+}
+
 impl By<'_> {
     fn touch(&self) -> Touch {
         let Seen { cta, span, .. } = self.seen;
@@ -84,8 +96,11 @@ impl By<'_> {
 }
 
 impl Shared {
-    /// Shared memory that threads of a cluster may touch, or of one CTA alone, with or without roles.
-    pub(super) fn new(bytes: u32, in_cluster: bool, has_roles: bool) -> Shared {
+    /// Shared memory of a CTA of the kernel, in a cluster or alone, with or without roles.
+    pub(super) fn new(kernel: &DeviceKernel) -> Shared {
+        let (bytes, in_cluster) = (kernel.shared_bytes, kernel.launch.cluster_size() > 1);
+        let has_roles = !kernel.roles.is_empty();
+        let barriers = kernel.barriers.iter().map(|placed| placed.barrier.clone());
         let never = Touch { cta: 0, thread: NOBODY, interval: 0, span: Span::default() };
         let cell = Cell { byte: 0, written: false, write: never, read: never, fences: None };
         let marks = vec![Marks::NEVER; if in_cluster { bytes as usize } else { 0 }];
@@ -95,6 +110,7 @@ impl Shared {
             marks,
             touches,
             fences: Vec::new(),
+            rounds: Rounds::new(barriers, kernel.roles.len()),
             come: BTreeMap::new(),
             tensor: TensorMemory::default(),
         }
@@ -193,12 +209,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads bytes as a product does: what threads wrote is ordered ahead by a fence.
-    pub(super) fn read_for_product(
+    /// Reads bytes as a product or a copy does: what threads wrote is ordered ahead by a fence.
+    pub(super) fn read_published(
         &mut self,
         at: i64,
         out: &mut [u8],
         by: By<'_>,
+        who: &str,
     ) -> Result<(), EmuError> {
         self.read(at, out, by)?;
         let at = self.check_place(at, out.len(), &by)?;
@@ -210,7 +227,7 @@ impl Shared {
         let Some(cell) = self.cells[at..at + out.len()].iter().find(is_open) else {
             return Ok(());
         };
-        let message = format!("a product reads byte {at} of shared memory without a fence");
+        let message = format!("{who} reads byte {at} of shared memory without a fence");
         Err(EmuError::new(ErrorKind::SharedRace, by.seen.span, message)
             .thread(by.thread)
             .other(cell.write.span, "written here"))
@@ -219,8 +236,8 @@ impl Shared {
     /// A product reads bytes later.
     pub(super) fn read_late(&mut self, at: i64, len: usize, by: By<'_>, late: &Arc<Late>) {
         let Ok(at) = self.check_place(at, len, &by) else { return };
-        let touches = &mut self.touches[at..at + len];
-        touches.iter_mut().for_each(|touches| touches.read_late(by.clock, by.seen.span, late));
+        let touches = self.touches.iter_mut().skip(at).take(len);
+        touches.for_each(|touches| touches.read_late(by.clock, by.seen.span, late));
     }
 
     /// True where bytes are still what they were.

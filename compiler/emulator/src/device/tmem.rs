@@ -173,7 +173,7 @@ impl<'k> Machine<'k> {
         for row in 0..rows {
             let at = from + i64::from(scale_place(row, 0));
             let mut bytes = [0; SCALE_WORD as usize];
-            shared.read_for_product(at, &mut bytes, by)?;
+            shared.read_published(at, &mut bytes, by, "a product")?;
             shared.read_late(at, bytes.len(), by, &late);
             words.pieces.push(at);
             words.seen.extend(bytes);
@@ -233,7 +233,7 @@ impl<'k> Machine<'k> {
                 let at = wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
                 let at = i64::from(matrix.base).saturating_add_unsigned(at);
                 let mut bytes = [0; PIECE_BYTES];
-                self.member.own().read_for_product(at, &mut bytes, by)?;
+                self.member.own().read_published(at, &mut bytes, by, "a product")?;
                 operand.pieces.push(at);
                 operand.seen.extend(bytes);
             }
@@ -246,6 +246,7 @@ impl<'k> Machine<'k> {
         &mut self,
         barrier: BarrierId,
         slot: (FragId, u32),
+        everywhere: bool,
         loc: LocId,
     ) -> Result<(), EmuError> {
         let (post, seat) = self.post();
@@ -261,7 +262,7 @@ impl<'k> Machine<'k> {
             })
         };
         let by = (post.role.index(), &self.clock);
-        post.pipes.commit(self.member.rank(), place, by, span, Box::new(land));
+        post.pipes.commit(self.member.rank(), (place, everywhere), by, span, Box::new(land));
         seat.pass(span)
     }
 }

@@ -1,5 +1,7 @@
 //! Barriers of roles at kernel level.
 
+use std::sync::Arc;
+
 use kernel_dsl::source::Span;
 use kernel_ir::kernel::{BarrierId, CopyWay, PipeOp, RoleId, Storage, TileAccess, ValueId};
 use kernel_ir::ops::Elements;
@@ -7,7 +9,7 @@ use kernel_ir::ops::Elements;
 use super::Machine;
 use super::smem::SharedTiles;
 use crate::error::{EmuError, ErrorKind};
-use crate::pipes::{Pipes, Place};
+use crate::pipes::{HasRounds, Pipes, Place};
 use crate::turns::Seat;
 
 /// The role that a machine runs, and where it meets others.
@@ -71,17 +73,22 @@ impl<'k> Machine<'k> {
                 self.send(*value, dest, place)?;
                 seat.pass(span)
             }
-            PipeOp::Release { barrier, at } => {
+            PipeOp::Release { barrier, at, everywhere } => {
                 let (place, _) = self.slot_and_round(*barrier, *at, span)?;
                 let role = &self.kernel.roles[role];
                 let arrivals = if role.elect { 1 } else { role.warps };
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
+                if *everywhere {
+                    pipes.arrive_at_others(self.member, place, arrivals, span)?;
+                }
                 seat.pass(span)
             }
-            PipeOp::Commit { barrier, at } => self.commit_tensor(*barrier, *at, span),
-            PipeOp::Copy { source, dest, barrier, at, evict: _, way } => {
+            PipeOp::Commit { barrier, at, everywhere } => {
+                self.commit_tensor(*barrier, *at, *everywhere, span)
+            }
+            PipeOp::Copy { source, dest, barrier, at, evict: _, way, everywhere } => {
                 let (place, _) = self.slot_and_round(*barrier, *at, span)?;
-                self.copy_bulk(source, dest, place, *way)?;
+                self.copy_bulk(source, dest, (place, *everywhere), *way)?;
                 seat.pass(span)
             }
         }
@@ -91,7 +98,7 @@ impl<'k> Machine<'k> {
         &mut self,
         source: &TileAccess,
         dest: &TileAccess,
-        place: Place,
+        (place, everywhere): (Place, bool),
         way: CopyWay,
     ) -> Result<(), EmuError> {
         let (Post { pipes, .. }, _) = self.post();
@@ -109,14 +116,27 @@ impl<'k> Machine<'k> {
             view.check_read(param, source.span)?;
             view.load(param, start, count, &mut elements, at, source.span)
         })?;
-        let stamp = pipes.stamp(place, dest.span);
-        let Some(places) = self.begin_bulk(dest, &to, stamp)? else { return Ok(()) };
         let bytes = (len as u64 * u64::from(dtype.bits()) / 8) as u32;
-        let land = move |shared: &mut SharedTiles| {
-            shared.land(places, &elements);
-            Ok(())
-        };
-        pipes.start(self.member.rank(), place, bytes, dest.span, Box::new(land));
+        for cta in self.member.targets(everywhere) {
+            let begun = match cta == self.member.rank() {
+                true => {
+                    let stamp = pipes.stamp(place, dest.span);
+                    self.begin_bulk(dest, &to, (cta, &self.clock, stamp))?
+                }
+                false => {
+                    let rounds = Arc::clone(self.member.shared(cta).rounds());
+                    let (known, stamp) = (rounds.given_back(place), rounds.stamp(place, dest.span));
+                    self.begin_bulk(dest, &to, (cta, &known, stamp))?
+                }
+            };
+            let Some(places) = begun else { return Ok(()) };
+            let elements = elements.clone();
+            let land = move |shared: &mut SharedTiles| {
+                shared.land(places, &elements);
+                Ok(())
+            };
+            pipes.start(cta, place, bytes, dest.span, Box::new(land));
+        }
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub(super) fn run(
     let one = |cta, launched: Launched<'_>, member: Member<'_, SharedTiles>| {
         let mut machine = Machine::new(kernel, prepared, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
-        Ok(machine.end())
+        machine.end()
     };
     let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
     let roles = kernel.roles.len();

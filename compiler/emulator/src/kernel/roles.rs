@@ -1,5 +1,7 @@
 //! Roles at kernel level: each runs on a machine of its own, beside the others.
 
+use std::sync::Arc;
+
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{RoleId, Stmt, StmtKind, ValueId};
 use kernel_ir::ops::Elements;
@@ -8,7 +10,7 @@ use super::Machine;
 use super::pipes::Post;
 use crate::counters::{Event, Printed};
 use crate::error::EmuError;
-use crate::pipes::Pipes;
+use crate::pipes::{HasRounds, Pipes};
 use crate::roles::Clock;
 use crate::turns::Seat;
 use crate::view::RoleStores;
@@ -54,7 +56,8 @@ impl<'k> Machine<'k> {
         let (view, clock, meetings) = (&self.view, &self.clock, self.meetings);
         let (steps, max_steps) = (self.steps, self.max_steps);
         let span = first.span;
-        let pipes = &Pipes::new(&kernel.barriers, &kernel.roles, roles.len());
+        let rounds = Arc::clone(member.own().rounds());
+        let pipes = &Pipes::new(&kernel.barriers, &kernel.roles, roles.len(), rounds);
         let (before, arrivals) = (self.view.stores(), self.view.arrivals());
         let run = |seat: &Seat<'_>, i: usize| -> Result<_, EmuError> {
             let Some(&(role, body)) = roles.get(i) else {
@@ -71,6 +74,7 @@ impl<'k> Machine<'k> {
             }
             machine.block(body)?;
             machine.end_tensor()?;
+            machine.departures.end()?;
             let Machine { view, clock, printed, events, flops, steps: after, .. } = machine;
             pipes.leave();
             let (stores, steps) = (view.into_role(arrivals), after - steps);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::{BarrierId, Kernel, Smem, SmemId, Storage, TileAccess};
+use kernel_ir::kernel::{BarrierId, Kernel, Leaving, Smem, SmemId, Storage, TileAccess};
 use kernel_ir::ops::Elements;
 use kernel_ir::smem_plan::SmemPlan;
 
@@ -15,6 +15,7 @@ use super::Machine;
 use super::access::Tile;
 use crate::cluster::Marks;
 use crate::error::{EmuError, ErrorKind};
+use crate::pipes::{HasRounds, Rounds};
 use crate::roles::{Clock, Late, Names, Stamp, Touches};
 use crate::tmem::TensorMemory;
 
@@ -23,6 +24,9 @@ struct Slot {
     elements: Elements,
     /// What the statement with this number stored, plus one; 0 for what nothing has written.
     written: Vec<u64>,
+    /// Who stored it, and how often they had published before, plus one; 0 for what nothing or a copy has written, which
+    /// needs none. Empty where nothing is copied out.
+    stored: Vec<(usize, u32)>,
     /// Which CTAs touched each element; empty where there is one.
     marks: Vec<Marks>,
     /// Which roles did; empty where there are none.
@@ -33,6 +37,10 @@ struct Slot {
 pub(super) struct SharedTiles {
     tiles: IndexVec<SmemId, Vec<Slot>>,
     pub(super) tensor: TensorMemory,
+    /// Of the barriers.
+    rounds: Arc<Rounds>,
+    /// By agent, how often it has published.
+    published: Vec<u32>,
     /// Stores so far.
     stores: u64,
     /// By barrier, bytes that CTAs of the cluster have sent.
@@ -51,12 +59,14 @@ impl SharedTiles {
     pub(super) fn new(kernel: &Kernel) -> SharedTiles {
         let is_shared = kernel.launch.cluster_size() > 1;
         let has_roles = !kernel.roles.is_empty();
+        let leaves = !Leaving::of(kernel).tiles.is_empty();
         let slot = |tile: &Smem| {
             let len: usize = tile.shape.iter().map(|&e| e as usize).product();
             let len = if tile.is_tensor() { 0 } else { len };
             Slot {
                 elements: Elements::splat(tile.dtype, 0, len),
                 written: vec![0; len],
+                stored: vec![(0, 0); if leaves { len } else { 0 }],
                 marks: vec![Marks::NEVER; if is_shared { len } else { 0 }],
                 touches: vec![Touches::default(); if has_roles { len } else { 0 }],
             }
@@ -65,7 +75,9 @@ impl SharedTiles {
         let columns = usize::try_from(SmemPlan::of(kernel).allocated()).unwrap_or(0);
         let tensor = TensorMemory::new(columns);
         let come = kernel.barriers.iter().map(|_| 0).collect();
-        SharedTiles { tiles, tensor, stores: 0, come }
+        let published = vec![0; kernel.roles.len() + 1];
+        let rounds = Rounds::new(kernel.barriers.iter().cloned(), kernel.roles.len());
+        SharedTiles { tiles, tensor, rounds, published, stores: 0, come }
     }
 
     /// Bytes that CTAs of the cluster have sent to a barrier.
@@ -75,6 +87,24 @@ impl SharedTiles {
 
     pub(super) fn count(&mut self, barrier: BarrierId, bytes: u64) {
         self.come[barrier] += bytes;
+    }
+
+    /// An agent orders what it has stored ahead of copies.
+    pub(super) fn publish(&mut self, agent: usize) {
+        self.published[agent] += 1;
+    }
+
+    /// True where all that threads have stored in these places is ordered ahead of copies.
+    pub(super) fn is_published(&self, from: &Places) -> bool {
+        let slot = &self.tiles[from.tile][from.slot];
+        from.places.iter().filter_map(|&place| slot.stored.get(place)).all(|&(agent, before)| {
+            self.published.get(agent).is_none_or(|&now| before == 0 || now >= before)
+        })
+    }
+
+    /// The mark of what an agent stores.
+    fn stored(&self, agent: usize) -> (usize, u32) {
+        (agent, self.published[agent] + 1)
     }
 
     /// Something from another CTA lands; false where something was written before.
@@ -92,6 +122,14 @@ impl SharedTiles {
             }
         }
         true
+    }
+}
+
+impl HasRounds for SharedTiles {
+    const SHOWS_MEETINGS: bool = false;
+
+    fn rounds(&self) -> &Arc<Rounds> {
+        &self.rounds
     }
 }
 
@@ -199,6 +237,7 @@ impl Machine<'_> {
         shared.stores += 1;
         let number = shared.stores;
         let (clock, names) = (&self.clock, self.names());
+        let stored = shared.stored(clock.agent());
         let slot = &mut shared.tiles[target.tile][target.slot];
         tile.runs(|start, count, at| {
             for i in 0..count {
@@ -221,6 +260,7 @@ impl Machine<'_> {
                     return Err(error.at(coordinate(declared, place)));
                 }
                 slot.elements.set(place, value.get(at + i));
+                slot.stored.get_mut(place).into_iter().for_each(|mark| *mark = stored);
             }
             Ok(())
         })?;
@@ -250,6 +290,7 @@ impl SharedTiles {
         for (i, place) in places.into_iter().enumerate() {
             slot.elements.set(place, elements.get(i));
             slot.written[place] = number;
+            slot.stored.get_mut(place).into_iter().for_each(|mark| *mark = (0, 0));
         }
     }
 }
@@ -266,18 +307,19 @@ impl<'k> Machine<'k> {
         Names { roles: &self.kernel.roles, barriers: &self.kernel.barriers }
     }
 
-    /// Starts a bulk copy: what it will fill holds nothing until it has landed.
+    /// Starts a bulk copy to a CTA of the cluster, by one who knows so much of it: what it will fill holds nothing until
+    /// it has landed.
     pub(super) fn begin_bulk(
-        &mut self,
+        &self,
         dest: &TileAccess,
         to: &Tile,
-        stamp: Stamp,
+        (cta, clock, stamp): (usize, &Clock, Stamp),
     ) -> Result<Option<Places>, EmuError> {
         let Some(Target { tile, slot, .. }) = self.slot_of(dest.storage, dest.span)? else {
             return Ok(None);
         };
-        let (declared, names, clock) = (&self.kernel.smem[tile], self.names(), &self.clock);
-        let mut shared = self.member.own();
+        let (declared, names) = (&self.kernel.smem[tile], self.names());
+        let mut shared = self.member.shared(cta);
         let Slot { written, touches, .. } = &mut shared.tiles[tile][slot];
         let mut places = Vec::new();
         to.runs(|start, count, _| {
@@ -382,6 +424,7 @@ impl Machine<'_> {
     /// Lets all but the `pending` youngest groups arrive.
     pub(super) fn settle(&mut self, pending: u32) {
         let mut shared = self.member.own();
+        let stored = shared.stored(self.clock.agent());
         while self.groups.len() > pending as usize {
             for arrival in self.groups.pop_front().into_iter().flatten() {
                 shared.stores += 1;
@@ -389,6 +432,7 @@ impl Machine<'_> {
                 let slot = &mut shared.tiles[arrival.tile][arrival.slot];
                 slot.elements.set(arrival.place, arrival.code);
                 slot.written[arrival.place] = number;
+                slot.stored.get_mut(arrival.place).into_iter().for_each(|mark| *mark = stored);
             }
         }
     }

@@ -162,6 +162,7 @@ impl<'k> Machine<'k> {
         &mut self,
         barrier: BarrierId,
         at: ValueId,
+        everywhere: bool,
         span: Span,
     ) -> Result<(), EmuError> {
         let (place, _) = self.slot_and_round(barrier, at, span)?;
@@ -174,7 +175,7 @@ impl<'k> Machine<'k> {
             products.iter().try_for_each(|product| product.complete(shared))
         };
         let by = (post.role.index(), &self.clock);
-        post.pipes.commit(self.member.rank(), place, by, span, Box::new(land));
+        post.pipes.commit(self.member.rank(), (place, everywhere), by, span, Box::new(land));
         seat.pass(span)
     }
 }

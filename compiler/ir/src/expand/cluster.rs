@@ -47,8 +47,15 @@ impl Walk {
                 self.entry |= !state.met;
                 State { open: true, ..state }
             }
+            // Of slots that go back to all CTAs nobody waits for the last time.
+            StmtKind::Pipe(
+                PipeOp::Release { everywhere: true, .. } | PipeOp::Commit { everywhere: true, .. },
+            ) => {
+                self.entry |= !state.met;
+                State { open: true, ..state }
+            }
             // Whoever is sent to waits for all that comes, so its memory is there as long as it is written.
-            StmtKind::Pipe(PipeOp::Send { .. }) => {
+            StmtKind::Pipe(PipeOp::Send { .. } | PipeOp::Copy { everywhere: true, .. }) => {
                 self.entry |= !state.met;
                 state
             }
@@ -70,6 +77,7 @@ impl Walk {
             | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

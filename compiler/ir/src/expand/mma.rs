@@ -81,6 +81,7 @@ fn mark(stmts: &[Stmt], uses: &FxHashMap<ValueId, u32>, found: &mut FxHashSet<Va
             | StmtKind::Store { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

@@ -7,10 +7,13 @@ use super::Expander;
 use super::builder::Pred;
 use super::linear::{Linear, Reg, power_of_two};
 use super::vectors::{Cell, VECTOR_BYTES};
-use crate::device::{Arg, DeviceOp, DevicePipe, Piece};
+use crate::device::{Arg, DeviceOp, DevicePipe, Piece, Place};
 use crate::distribution::{AxisMap, Distribution};
-use crate::kernel::{BarrierId, CopyWay, Evict, PipeOp, TileAccess, ValueId};
+use crate::kernel::{BarrierId, CopyWay, PipeOp, TileAccess, ValueId};
 use crate::ops::BinaryOp;
+
+/// Bits that a thread sends at once, at least.
+const WORD_BITS: u32 = 32;
 
 /// Runs of one copy, at most.
 const MAX_RUNS: usize = 128;
@@ -46,25 +49,33 @@ impl Expander<'_> {
                 self.after_wait();
                 return Ok(());
             }
-            PipeOp::Release { barrier, at } => {
+            PipeOp::Release { barrier, at, everywhere } => {
                 self.hand_over_operands();
                 let (slot, _) = self.slot_and_round(*barrier, *at);
                 self.before_arrival();
-                DevicePipe::Arrive { barrier: *barrier, slot }
+                DevicePipe::Arrive { barrier: *barrier, slot, everywhere: *everywhere }
             }
             PipeOp::Send { value, dest, barrier, at } => {
                 return self.send(*value, dest, *barrier, *at);
             }
-            PipeOp::Commit { barrier, at } => {
+            PipeOp::Commit { barrier, at, everywhere } => {
                 let (slot, _) = self.slot_and_round(*barrier, *at);
-                DevicePipe::Commit { barrier: *barrier, slot }
+                DevicePipe::Commit { barrier: *barrier, slot, everywhere: *everywhere }
             }
-            PipeOp::Copy { source, dest, barrier, at, evict, way } => {
+            PipeOp::Copy { source, dest, barrier, at, evict, way, everywhere } => {
                 self.order_read(source);
-                return match way {
-                    CopyWay::Bulk => self.copy_bulk(source, dest, *barrier, *at, *evict),
-                    CopyWay::Tensor => self.copy_box(source, dest, *barrier, *at, *evict),
-                };
+                let (slot, _) = self.slot_and_round(*barrier, *at);
+                let (barrier, evict, everywhere) = (*barrier, *evict, *everywhere);
+                match way {
+                    CopyWay::Bulk => {
+                        let (source, dest, pieces) = self.runs(source, dest)?;
+                        DevicePipe::Copy { source, dest, pieces, barrier, slot, evict, everywhere }
+                    }
+                    CopyWay::Tensor => {
+                        let (map, at, dest, offset) = self.box_between(source, dest)?;
+                        DevicePipe::Box { map, at, dest, offset, barrier, slot, evict, everywhere }
+                    }
+                }
             }
         };
         self.b.emit(DeviceOp::Pipe(pipe));
@@ -100,6 +111,11 @@ impl Expander<'_> {
             return Ok(());
         }
         let vectors = self.b.vectors(&cells, &cut, offsets, extra);
+        if vectors.iter().any(|vector| vector.len.saturating_mul(dtype.bits()) < WORD_BITS) {
+            return Err(Diagnostic::error(Code::E0310, "this tile cannot be sent")
+                .label(dest.span, "fewer than 4 bytes of one thread lie together here")
+                .help("spread it so that each thread has whole words, or send a wider type"));
+        }
         let src = if cut.in_order() {
             Arg::whole(src)
         } else {
@@ -111,32 +127,32 @@ impl Expander<'_> {
         Ok(())
     }
 
-    fn copy_bulk(
+    /// A bulk copy between a buffer and shared memory, either way: both memories, and the runs that lie together.
+    pub(super) fn runs(
         &mut self,
         source: &TileAccess,
         dest: &TileAccess,
-        barrier: BarrierId,
-        at: ValueId,
-        evict: Option<Evict>,
-    ) -> Result<(), Diagnostic> {
-        let (slot, _) = self.slot_and_round(barrier, at);
+    ) -> Result<(Place, Place, Vec<Piece>), Diagnostic> {
         // One thread knows all elements.
         let axes = self.extents(source).into_iter().map(AxisMap::local).collect();
         let whole = Distribution { warps: 1, axes };
         let (from, to) = (self.cells(source, &whole)?, self.cells(dest, &whole)?);
+        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
+        let vector = u64::from(VECTOR_BYTES) * 8;
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for i in 0..from.len() {
             let goes_on = runs.last().is_some_and(|&(first, len)| {
                 let step = len as i64;
-                follows(&from[first], &from[i], step) && follows(&to[first], &to[i], step)
+                // Of permuted memory pieces of 16 bytes alone lie together.
+                let is_permuted = from[first].swizzle.is_some() || to[first].swizzle.is_some();
+                let ends = is_permuted && len as u64 * bits >= vector;
+                !ends && follows(&from[first], &from[i], step) && follows(&to[first], &to[i], step)
             });
             match runs.last_mut() {
                 Some(run) if goes_on => run.1 += 1,
                 Some(_) | None => runs.push((i, 1)),
             }
         }
-        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
-        let vector = u64::from(VECTOR_BYTES) * 8;
         let fits = |&(first, len): &(usize, usize)| {
             let aligned = |cell: &Cell| {
                 let multiple = power_of_two(self.b.multiple(&cell.offset));
@@ -166,16 +182,7 @@ impl Expander<'_> {
             let len = u32::try_from(len).unwrap_or(u32::MAX);
             pieces.push(Piece { len, source, dest, present: None, predicate: None });
         }
-        let (source, dest) = (from_place, to_place);
-        self.b.emit(DeviceOp::Pipe(DevicePipe::Copy {
-            source,
-            dest,
-            pieces,
-            barrier,
-            slot,
-            evict,
-        }));
-        Ok(())
+        Ok((from_place, to_place, pieces))
     }
 }
 

@@ -9,7 +9,7 @@ use super::uses::each_use;
 use super::{Expander, Repr};
 use crate::device::{Arg, DeviceOp, FragId, LocId, OpRole, Slot, SlotId};
 use crate::kernel::{
-    Op, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup,
+    Op, Outgoing, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup,
 };
 use crate::order;
 
@@ -49,6 +49,10 @@ impl<'k> Expander<'k> {
                     Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
                 }
             }
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => match dest.storage {
+                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Store { param, order },
+                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+            },
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
                     PrefetchRange::Tile(access) | PrefetchRange::Box(access) => prefetched(access),
@@ -71,6 +75,7 @@ impl<'k> Expander<'k> {
             | StmtKind::Trace { .. }
             | StmtKind::Printf { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
@@ -128,6 +133,7 @@ impl<'k> Expander<'k> {
             }
             StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
@@ -172,7 +178,8 @@ impl<'k> Expander<'k> {
                 self.copy_async(source, dest, *evict)?;
             }
             StmtKind::EmptyGroup => self.b.emit(DeviceOp::CommitGroup),
-            StmtKind::Settle { storage: _, pending } => self.settle(*pending),
+            StmtKind::Settle { pending, .. } => self.settle(*pending),
+            StmtKind::Outgoing(op) => self.outgoing(op)?,
             StmtKind::Warpgroup(op) => self.warpgroup(op)?,
             StmtKind::Tensor(op) => self.tensor(op)?,
             StmtKind::Sync => {

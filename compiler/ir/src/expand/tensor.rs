@@ -5,11 +5,11 @@ use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::Expander;
 use super::linear::{Reg, power_of_two};
-use crate::device::{DeviceOp, DevicePipe, WaitOrder};
+use crate::device::{Address, DeviceOp, DevicePipe, Place, WaitOrder};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{
-    AxisIndex, BOX_ALIGN, BarrierId, Evict, Kernel, MapId, PipeOp, SmemSwizzle, TensorBox,
-    TileAccess, ValueId, each_pipe_op, find_map, tensor_box, tensor_maps,
+    AxisIndex, BOX_ALIGN, Evict, Kernel, MapId, PipeOp, SmemSwizzle, TensorBox, TileAccess,
+    each_pipe_op, find_map, tensor_box, tensor_maps,
 };
 
 /// Along the contiguous axis of its buffer a box begins at a multiple of so many bytes.
@@ -88,20 +88,18 @@ impl Expander<'_> {
         Ok((map, at))
     }
 
-    pub(super) fn copy_box(
+    /// A box of a buffer and its place in shared memory, either way: the map, registers with the place in the buffer, and
+    /// the first byte in shared memory.
+    pub(super) fn box_between(
         &mut self,
-        source: &TileAccess,
-        dest: &TileAccess,
-        barrier: BarrierId,
-        at: ValueId,
-        evict: Option<Evict>,
-    ) -> Result<(), Diagnostic> {
-        let found = tensor_box(self.kernel, source, Some(dest))?;
-        let (slot, _) = self.slot_and_round(barrier, at);
-        let (map_id, at) = self.place_of(source, &found, false)?;
+        buffer: &TileAccess,
+        tile: &TileAccess,
+    ) -> Result<(MapId, Vec<Reg>, Place, Address), Diagnostic> {
+        let found = tensor_box(self.kernel, buffer, Some(tile))?;
+        let (map_id, at) = self.place_of(buffer, &found, false)?;
         let map = found.map;
         // The first element of the box alone says where it lies.
-        let mut first = dest.clone();
+        let mut first = tile.clone();
         for index in &mut first.index {
             if let AxisIndex::Range { len, .. } = index {
                 *len = 1;
@@ -115,26 +113,16 @@ impl Expander<'_> {
             SmemSwizzle::None => BOX_ALIGN,
             SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => map.swizzle.period(),
         };
-        let bits = u64::from(self.kernel.dtype_of(dest.storage).bits());
+        let bits = u64::from(self.kernel.dtype_of(tile.storage).bits());
         let multiple = power_of_two(self.b.multiple(&cell.offset));
         if multiple.saturating_mul(bits) < u64::from(align) * 8 {
             return Err(Diagnostic::error(Code::E0311, "no tensor copy moves this box")
-                .label(dest.span, format!("not provably at a multiple of {align} bytes"))
-                .secondary(source.span, "what is copied")
+                .label(tile.span, format!("not provably at a multiple of {align} bytes"))
+                .secondary(buffer.span, "the box")
                 .help("take whole slots, or give the tile an axis for its parts: `s[i, :, :]`"));
         }
-        let (place, offsets) = self.place(dest.storage);
+        let (place, offsets) = self.place(tile.storage);
         let offset = self.b.address(&cell, offsets);
-        let (dest, map) = (place, map_id);
-        self.b.emit(DeviceOp::Pipe(DevicePipe::Box {
-            map,
-            at,
-            dest,
-            offset,
-            barrier,
-            slot,
-            evict,
-        }));
-        Ok(())
+        Ok((map_id, at, place, offset))
     }
 }

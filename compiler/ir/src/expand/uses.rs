@@ -41,6 +41,7 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
         StmtKind::Settle { storage, .. } => storage.slot().into_iter().for_each(see),
         StmtKind::Warpgroup(Warpgroup::Mma(mma)) => mma.each_use(see),
         StmtKind::Tensor(op) => op.each_use(see),
+        StmtKind::Outgoing(op) => op.each_use(see),
         StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
         | StmtKind::EmptyGroup
         | StmtKind::Sync

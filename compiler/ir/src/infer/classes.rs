@@ -311,6 +311,7 @@ impl Walk<'_> {
                 StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.see(Tile::Var(mma.var)),
                 StmtKind::Tensor(Tensor::Load { var, .. }) => self.see(Tile::Var(*var)),
                 StmtKind::EmptyGroup
+                | StmtKind::Outgoing(_)
                 | StmtKind::Settle { .. }
                 | StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
                 | StmtKind::Tensor(Tensor::Mma(_) | Tensor::Settle { .. })

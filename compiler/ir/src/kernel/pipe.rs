@@ -8,7 +8,8 @@ use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BarrierId, Evict, Op, PrefetchRange, RoleId, Stmt, StmtKind, TileAccess, ValueId, Warpgroup,
+    BarrierId, Evict, Op, Outgoing, PrefetchRange, RoleId, Stmt, StmtKind, TileAccess, ValueId,
+    Warpgroup,
 };
 
 /// A barrier in shared memory.
@@ -26,14 +27,23 @@ pub struct Barrier {
     pub from: Vec<RoleId>,
     /// Roles that wait.
     pub to: Vec<RoleId>,
-    /// `scope cluster`: CTAs of the cluster fill it, itself among them. It has one round, whose bytes are announced
-    /// where it is made.
+    /// `scope cluster`: CTAs of the cluster fill it, itself among them.
     pub of_cluster: bool,
+    /// A barrier of a pipeline whose slots copies fill in all CTAs of the cluster: who is done with a slot arrives in
+    /// all of them.
+    pub everywhere: bool,
     /// The other barrier of its pipeline.
     pub partner: Option<BarrierId>,
     /// Where it is declared.
     #[serde(skip)]
     pub span: Span,
+}
+
+impl Barrier {
+    /// A barrier that counts bytes outside of a pipeline: it has one round, whose bytes are announced where it is made.
+    pub fn is_prepaid(&self) -> bool {
+        self.bytes > 0 && self.partner.is_none()
+    }
 }
 
 /// What a statement does at a barrier. `at` is an i32 scalar, at least 0.
@@ -61,6 +71,8 @@ pub enum PipeOp {
         barrier: BarrierId,
         /// Index.
         at: ValueId,
+        /// `@cta(*)`: in every CTA of the cluster.
+        everywhere: bool,
     },
     /// `commit b@t`: one thread lets the role arrive once, when all products are complete that it has started before.
     Commit {
@@ -68,6 +80,8 @@ pub enum PipeOp {
         barrier: BarrierId,
         /// Index.
         at: ValueId,
+        /// `@cta(*)`: in every CTA of the cluster.
+        everywhere: bool,
     },
     /// `copy.bulk`, `copy.tma`: one thread starts a copy from a buffer to shared memory whose bytes count at the
     /// barrier.
@@ -84,6 +98,8 @@ pub enum PipeOp {
         evict: Option<Evict>,
         /// By which instructions.
         way: CopyWay,
+        /// `@cta(*)`: to the same place of every CTA of the cluster, each of which counts the bytes.
+        everywhere: bool,
     },
     /// `copy.st_async`: the role's threads send a tile to shared memory of a CTA of the cluster, whose bytes count at
     /// the barrier of that CTA.
@@ -108,14 +124,24 @@ pub enum CopyWay {
     Tensor,
 }
 
+impl CopyWay {
+    /// The name in the source.
+    pub fn name(self) -> &'static str {
+        match self {
+            CopyWay::Bulk => "copy.bulk",
+            CopyWay::Tensor => "copy.tma",
+        }
+    }
+}
+
 impl PipeOp {
     /// The barrier that names the pipeline, or the barrier itself, and the index.
     pub fn place(&self) -> (BarrierId, ValueId) {
         match self {
             PipeOp::Open { full, at, .. } => (*full, *at),
             PipeOp::Wait { barrier, at }
-            | PipeOp::Release { barrier, at }
-            | PipeOp::Commit { barrier, at }
+            | PipeOp::Release { barrier, at, .. }
+            | PipeOp::Commit { barrier, at, .. }
             | PipeOp::Copy { barrier, at, .. }
             | PipeOp::Send { barrier, at, .. } => (*barrier, *at),
         }
@@ -144,6 +170,7 @@ pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
         }
         StmtKind::Tensor(op) => op.each_access(see),
         StmtKind::CopyAsync { source, dest, .. }
+        | StmtKind::Outgoing(Outgoing::Copy { source, dest, .. })
         | StmtKind::Pipe(PipeOp::Copy { source, dest, .. }) => {
             see(source);
             see(dest);
@@ -153,6 +180,7 @@ pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
         | StmtKind::SetVar { .. }
         | StmtKind::Advance { .. }
         | StmtKind::EmptyGroup
+        | StmtKind::Outgoing(_)
         | StmtKind::Settle { .. }
         | StmtKind::Warpgroup(_)
         | StmtKind::Sync

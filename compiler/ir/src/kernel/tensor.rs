@@ -9,8 +9,8 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AxisIndex, CopyWay, Extent, Kernel, MapId, ParamId, PipeOp, PrefetchRange, SmemSwizzle, Stmt,
-    StmtKind, TileAccess, ValueId, ViewAxis,
+    AxisIndex, CopyWay, Extent, Kernel, MapId, Outgoing, ParamId, PipeOp, PrefetchRange,
+    SmemSwizzle, Stmt, StmtKind, TileAccess, ValueId, ViewAxis,
 };
 use crate::index::IndexVec;
 
@@ -97,7 +97,7 @@ pub fn tensor_box(
             .label(source.span, why)
             .help(help);
         match dest {
-            Some(dest) => found.secondary(dest.span, "where it goes"),
+            Some(dest) => found.secondary(dest.span, "the tile"),
             None => found,
         }
     };
@@ -253,6 +253,9 @@ fn collect(
         let ends = match &stmt.kind {
             StmtKind::Pipe(PipeOp::Copy { source, dest, way: CopyWay::Tensor, .. }) => {
                 Some((source, Some(dest)))
+            }
+            StmtKind::Outgoing(Outgoing::Copy { source, dest, way: CopyWay::Tensor, .. }) => {
+                Some((dest, Some(source)))
             }
             StmtKind::Prefetch { what: PrefetchRange::Box(source), .. } => Some((source, None)),
             _ => None,

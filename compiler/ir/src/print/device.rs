@@ -265,42 +265,83 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             let bytes = device.barriers[*barrier].barrier.bytes;
             format!("announce {bytes} bytes at {}", at(*barrier, *slot))
         }
-        DevicePipe::Commit { barrier, slot } => format!("commit to {}", at(*barrier, *slot)),
-        DevicePipe::Arrive { barrier, slot } => format!("arrive at {}", at(*barrier, *slot)),
+        DevicePipe::Commit { barrier, slot, everywhere } => {
+            format!("commit to {}{}", at(*barrier, *slot), all_ctas(*everywhere))
+        }
+        DevicePipe::Arrive { barrier, slot, everywhere } => {
+            format!("arrive at {}{}", at(*barrier, *slot), all_ctas(*everywhere))
+        }
         DevicePipe::Prefetch { map, at: starts, evict: policy } => {
             let starts: Vec<String> =
                 starts.iter().map(|(frag, i)| format!("{frag}[{i}]")).collect();
             format!("prefetch.tma {map}[{}]{}{order}", starts.join(", "), evict(*policy))
         }
-        DevicePipe::Box { map, at: starts, dest, offset, barrier, slot, evict: policy } => {
-            let starts: Vec<String> =
-                starts.iter().map(|(frag, i)| format!("{frag}[{i}]")).collect();
-            let Address { offset, constant } = *offset;
-            let len = u32::try_from(device.maps[*map].elements()).unwrap_or(u32::MAX);
-            let to = Vector { first: 0, len, offset, constant, predicate: None };
-            let to = places(device, dest, &[to]);
-            let policy = evict(*policy);
-            let (starts, place) = (starts.join(", "), at(*barrier, *slot));
-            format!("copy.tma {map}[{starts}] -> {to} into {place}{policy}{order}")
+        DevicePipe::Box {
+            map,
+            at: starts,
+            dest,
+            offset,
+            barrier,
+            slot,
+            evict: policy,
+            everywhere,
+        } => {
+            let (from, to) = (corner(*map, starts), box_in(device, *map, dest, *offset));
+            let (policy, all) = (evict(*policy), all_ctas(*everywhere));
+            format!("copy.tma {from} -> {to} into {}{all}{policy}{order}", at(*barrier, *slot))
+        }
+        DevicePipe::BoxOut { map, at: starts, source, offset, evict: policy } => {
+            let (from, to) = (box_in(device, *map, source, *offset), corner(*map, starts));
+            format!("copy.tma {from} -> {to}{}{order}", evict(*policy))
+        }
+        DevicePipe::CommitGroup => "commit_group of copies out".to_owned(),
+        DevicePipe::WaitGroup { pending, reads } => {
+            let reads = if *reads { ".read" } else { "" };
+            format!("wait_group{reads} {pending} of copies out")
         }
         DevicePipe::Send { src, dest, vectors, barrier, slot } => {
             let to = places(device, dest, vectors);
             format!("copy.st_async {} -> {to} into {}", src.frag, at(*barrier, *slot))
         }
-        DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: policy } => {
-            let side = |address: fn(&Piece) -> Address| -> Vec<Vector> {
-                let vector = |piece: &Piece| {
-                    let Address { offset, constant } = address(piece);
-                    Vector { first: 0, len: piece.len, offset, constant, predicate: None }
-                };
-                pieces.iter().map(vector).collect()
-            };
-            let from = places(device, source, &side(|piece| piece.source));
-            let to = places(device, dest, &side(|piece| piece.dest));
-            let policy = evict(*policy);
-            format!("copy.bulk {from} -> {to} into {}{policy}{order}", at(*barrier, *slot))
+        DevicePipe::Copy { source, dest, pieces, barrier, slot, evict: policy, everywhere } => {
+            let (copy, policy) = (runs(device, source, dest, pieces), evict(*policy));
+            let all = all_ctas(*everywhere);
+            format!("{copy} into {}{all}{policy}{order}", at(*barrier, *slot))
+        }
+        DevicePipe::CopyOut { source, dest, pieces, evict: policy } => {
+            format!("{}{}{order}", runs(device, source, dest, pieces), evict(*policy))
         }
     }
+}
+
+fn all_ctas(everywhere: bool) -> &'static str {
+    if everywhere { " in all CTAs" } else { "" }
+}
+
+/// `m0[f1[0], f2[0]]`.
+fn corner(map: MapId, starts: &[(FragId, u32)]) -> String {
+    let starts: Vec<String> = starts.iter().map(|(frag, i)| format!("{frag}[{i}]")).collect();
+    format!("{map}[{}]", starts.join(", "))
+}
+
+/// Where a box lies in shared memory.
+fn box_in(device: &DeviceKernel, map: MapId, place: &Place, offset: Address) -> String {
+    let Address { offset, constant } = offset;
+    let len = u32::try_from(device.maps[map].elements()).unwrap_or(u32::MAX);
+    places(device, place, &[Vector { first: 0, len, offset, constant, predicate: None }])
+}
+
+fn runs(device: &DeviceKernel, source: &Place, dest: &Place, pieces: &[Piece]) -> String {
+    let side = |address: fn(&Piece) -> Address| -> Vec<Vector> {
+        let vector = |piece: &Piece| {
+            let Address { offset, constant } = address(piece);
+            Vector { first: 0, len: piece.len, offset, constant, predicate: None }
+        };
+        pieces.iter().map(vector).collect()
+    };
+    let from = places(device, source, &side(|piece| piece.source));
+    let to = places(device, dest, &side(|piece| piece.dest));
+    format!("copy.bulk {from} -> {to}")
 }
 
 fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {

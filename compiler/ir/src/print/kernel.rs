@@ -6,8 +6,9 @@ use kernel_abi::DType;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, CopyWay, Kernel, Op, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
-    Start, Stmt, StmtKind, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis, Warpgroup, Word,
+    Await, AxisIndex, Kernel, Op, Outgoing, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
+    Start, Stmt, StmtKind, Storage, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis, Warpgroup,
+    Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -116,10 +117,10 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             line!(text, depth, "copy.async {from} -> {to}{}", evict(*policy));
         }
         StmtKind::EmptyGroup => line!(text, depth, "empty group"),
-        StmtKind::Settle { storage, pending } => {
-            let slot = storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
-            line!(text, depth, "settle {}{slot} but {pending}", kernel.name_of(*storage));
+        StmtKind::Settle { storage, pending, .. } => {
+            line!(text, depth, "settle {} but {pending}", slot_of(kernel, *storage));
         }
+        StmtKind::Outgoing(op) => line!(text, depth, "{}", outgoing(kernel, op)),
         StmtKind::Warpgroup(op) => line!(text, depth, "{}", warpgroup(kernel, op)),
         StmtKind::Tensor(op) => line!(text, depth, "{}", tensor(kernel, op)),
         StmtKind::Sync => line!(text, depth, "sync"),
@@ -158,6 +159,26 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             }
             line!(text, depth, "}}");
         }
+    }
+}
+
+/// `s@v1`, `y`.
+fn slot_of(kernel: &Kernel, storage: Storage) -> String {
+    let slot = storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
+    format!("{}{slot}", kernel.name_of(storage))
+}
+
+fn outgoing(kernel: &Kernel, op: &Outgoing) -> String {
+    match op {
+        Outgoing::Copy { source, dest, evict: policy, way } => {
+            let (from, to) = (place(kernel, source), place(kernel, dest));
+            format!("{} {from} -> {to}{}", way.name(), evict(*policy))
+        }
+        Outgoing::EmptyGroup => "empty group of copies out".to_owned(),
+        Outgoing::Settle { storage, pending, .. } => {
+            format!("settle out {} but {pending}", slot_of(kernel, *storage))
+        }
+        Outgoing::Publish { storage } => format!("publish {}", slot_of(kernel, *storage)),
     }
 }
 
@@ -223,21 +244,27 @@ fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
             line!(text, depth, "open {name}@{at} after {empty}");
         }
         PipeOp::Wait { .. } => line!(text, depth, "wait {name}@{at}"),
-        PipeOp::Commit { .. } => line!(text, depth, "commit {name}@{at}"),
-        PipeOp::Release { .. } => line!(text, depth, "release {name}@{at}"),
+        PipeOp::Commit { everywhere, .. } => {
+            line!(text, depth, "commit {name}{}@{at}", all_ctas(*everywhere));
+        }
+        PipeOp::Release { everywhere, .. } => {
+            line!(text, depth, "release {name}{}@{at}", all_ctas(*everywhere));
+        }
         PipeOp::Send { value, dest, .. } => {
             let to = place(kernel, dest);
             line!(text, depth, "copy.st_async {value} -> {to} into {name}@{at}");
         }
-        PipeOp::Copy { source, dest, evict: policy, way, .. } => {
+        PipeOp::Copy { source, dest, evict: policy, way, everywhere, .. } => {
             let (from, to) = (place(kernel, source), place(kernel, dest));
-            let way = match way {
-                CopyWay::Bulk => "copy.bulk",
-                CopyWay::Tensor => "copy.tma",
-            };
-            line!(text, depth, "{way} {from} -> {to} into {name}@{at}{}", evict(*policy));
+            let way = way.name();
+            let (all, policy) = (all_ctas(*everywhere), evict(*policy));
+            line!(text, depth, "{way} {from} -> {to} into {name}{all}@{at}{policy}");
         }
     }
+}
+
+fn all_ctas(everywhere: bool) -> &'static str {
+    if everywhere { "@cta(*)" } else { "" }
 }
 
 /// `f32[8, 64] [r4, l32] "name"`.

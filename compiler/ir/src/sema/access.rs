@@ -114,6 +114,7 @@ impl<'a> Lower<'a> {
             match &at.kind {
                 InstanceKind::Cta(e) => ctas.push((at.span, &**e)),
                 InstanceKind::Slot(e) => slots.push((at.span, &**e)),
+                InstanceKind::AllCtas => self.for_all(&name, at.span)?,
                 InstanceKind::Peer(_) | InstanceKind::AllPeers => {
                     return Err(self.error(super::mistakes::no_rank(&name, at.span, defined)));
                 }

@@ -92,8 +92,8 @@ pub(super) fn copy_dest(at: Span) -> Diagnostic {
 
 /// The finding for `settle` of what no copy fills.
 pub(super) fn settle_of(at: Span) -> Diagnostic {
-    Diagnostic::error(Code::E0221, "`settle` of what is not shared memory of the own CTA")
-        .label(at, "`settle` waits for copies to a tile in shared memory")
+    Diagnostic::error(Code::E0221, "`settle` of memory of others")
+        .label(at, "`settle` waits for copies to or out of a tile in shared memory, or to a buffer")
 }
 
 /// The finding for an assignment to shared memory.

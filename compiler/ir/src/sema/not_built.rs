@@ -30,7 +30,6 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             let what = "atoms but for `wgmma` and `tcgen05`";
             (!is_built(&atom.value)).then_some((atom.value.span, what))
         }
-        StmtKind::Publish(_) => Some((whole, "`publish`")),
         StmtKind::Move(mv) => moves(mv, whole),
         StmtKind::For(looped) => match &looped.over {
             ForOver::Range(..) => None,
@@ -39,6 +38,7 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
         StmtKind::Mma(_)
         | StmtKind::Commit(_)
         | StmtKind::Settle(_)
+        | StmtKind::Publish(_)
         | StmtKind::Pipeline(_)
         | StmtKind::Barrier(_)
         | StmtKind::Open(_)
@@ -208,7 +208,10 @@ pub(super) fn instances(reference: &Ref) -> Option<NotBuilt> {
         InstanceKind::Slot(slot) => {
             matches!(slot.kind, ExprKind::Each).then_some((at.span, "`@each`"))
         }
-        InstanceKind::Cta(_) | InstanceKind::Peer(_) | InstanceKind::AllPeers => None,
+        InstanceKind::Cta(_)
+        | InstanceKind::AllCtas
+        | InstanceKind::Peer(_)
+        | InstanceKind::AllPeers => None,
     })
 }
 

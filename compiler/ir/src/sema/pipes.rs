@@ -9,6 +9,7 @@ use kernel_dsl::ast::{
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
+use super::access::Slice;
 use super::constants::Const;
 use super::limits::MAX_RING;
 use super::lower::Lower;
@@ -47,6 +48,25 @@ pub(super) struct Pipes<'a> {
     commits: Vec<(BarrierId, RoleId, Span)>,
     /// Barriers that a role releases.
     releases: Vec<(BarrierId, RoleId, Span)>,
+    /// Of those of pipelines: barriers at which a role arrives, in all CTAs of the cluster or in its own.
+    reaches: Vec<(BarrierId, bool, Span)>,
+    /// Barriers of slots that copies fill in all CTAs of the cluster.
+    casts: Vec<(BarrierId, Span)>,
+    /// A place in all CTAs of the cluster may be named, and is.
+    pub(super) for_all: Option<bool>,
+}
+
+/// Which CTA a barrier is named in.
+#[derive(Debug, Clone, Copy)]
+enum Whose<'a> {
+    Own,
+    One(&'a Expr),
+    All(Span),
+}
+
+/// The finding for what names all CTAs of a cluster in a wrong way.
+fn cast(what: &str, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0157, what).label(at, "`@cta(*)` means every CTA of the cluster")
 }
 
 impl<'a> Lower<'a> {
@@ -87,8 +107,8 @@ impl<'a> Lower<'a> {
         if of_cluster {
             return self.barrier_of_cluster(ast, span);
         }
-        if let Some(bytes) = &ast.edge.bytes {
-            return Err(self.not_built(bytes.span, "bytes of a barrier outside of a pipeline"));
+        if let (Some(_), Some(ring)) = (&ast.edge.bytes, &ast.edge.ring) {
+            return Err(self.not_built(ring.span, "`ring` of a barrier that counts bytes"));
         }
         let slots = match &ast.edge.ring {
             Some(ring) => self.const_extent(ring, "the number of slots", 1, MAX_RING)?,
@@ -149,6 +169,7 @@ impl<'a> Lower<'a> {
             from: Vec::new(),
             to: Vec::new(),
             of_cluster,
+            everywhere: false,
             partner: None,
             span: at.span,
         });
@@ -204,6 +225,7 @@ impl<'a> Lower<'a> {
                     .help("a role arrives in one way: by `commit` where products read the slot"),
             );
         }
+        self.connect_ctas();
         for Ends { barrier, from, to } in std::mem::take(&mut self.pipes.ends) {
             let mut numbers = [Vec::new(), Vec::new()];
             for (names, numbers) in [from, to].into_iter().zip(&mut numbers) {
@@ -233,8 +255,9 @@ impl<'a> Lower<'a> {
             };
             let arrivals: u32 = from.iter().map(arriving).sum();
             let declared = &mut self.kernel.barriers[barrier];
+            let ctas = if declared.everywhere { self.kernel.launch.cluster_size() } else { 1 };
             // The thread that announces bytes arrives with them.
-            declared.arrivals = if declared.bytes > 0 { 1 } else { arrivals };
+            declared.arrivals = if declared.bytes > 0 { 1 } else { arrivals.saturating_mul(ctas) };
             if declared.bytes > 0 && from.len() > 1 {
                 let (span, name) = (declared.span, declared.name.clone());
                 self.error(
@@ -247,23 +270,54 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// Pipelines whose slots are filled in all CTAs of the cluster, and given back to all.
+    fn connect_ctas(&mut self) {
+        let reaches = std::mem::take(&mut self.pipes.reaches);
+        for &(barrier, everywhere, span) in &reaches {
+            let other = reaches.iter().find(|(b, e, _)| *b == barrier && *e != everywhere);
+            if let (true, Some(&(_, _, own))) = (everywhere, other) {
+                self.error(
+                    cast("a slot that goes back to all CTAs here and to the own one there", own)
+                        .secondary(span, "to all of them")
+                        .help("write `@cta(*)` each time"),
+                );
+                return;
+            }
+            if everywhere {
+                self.kernel.barriers[barrier].everywhere = true;
+            }
+        }
+        for (full, span) in std::mem::take(&mut self.pipes.casts) {
+            let empty = self.kernel.barriers[full].partner;
+            if !empty.is_some_and(|empty| self.kernel.barriers[empty].everywhere) {
+                let declared = self.kernel.barriers[full].span;
+                self.error(
+                    cast("slots of all CTAs that are released to their own one alone", span)
+                        .secondary(declared, "this pipeline")
+                        .help("write `release p.empty@cta(*)@t`: the next copy waits for the consumers of all CTAs"),
+                );
+                return;
+            }
+            self.kernel.barriers[full].everywhere = true;
+        }
+    }
+
     /// `ld@t`, `ld.full@t`, `done`: what it means, which part of it, and the index.
     fn meeting(&mut self, e: &'a Expr) -> Outcome<(Meeting, Option<&'a str>, ValueId)> {
         let (meeting, part, at, cta) = self.meeting_of(e)?;
-        match cta {
-            None => Ok((meeting, part, at)),
-            Some(cta) => Err(self.error(
-                Diagnostic::error(Code::E0154, "a barrier of another CTA")
-                    .label(cta.span, "only `copy.st_async` reaches it"),
-            )),
-        }
+        let (span, why) = match cta {
+            Whose::Own => return Ok((meeting, part, at)),
+            Whose::One(cta) => (cta.span, "only `copy.st_async` reaches it"),
+            Whose::All(span) => (span, "copies and what releases their slots name all CTAs"),
+        };
+        Err(self.error(Diagnostic::error(Code::E0154, "a barrier of another CTA").label(span, why)))
     }
 
     /// The same with the CTA that is named.
     fn meeting_of(
         &mut self,
         e: &'a Expr,
-    ) -> Outcome<(Meeting, Option<&'a str>, ValueId, Option<&'a Expr>)> {
+    ) -> Outcome<(Meeting, Option<&'a str>, ValueId, Whose<'a>)> {
         let ExprKind::Ref(reference) = &e.kind else {
             return Err(self.error(
                 Diagnostic::error(Code::E0206, "no pipeline and no barrier").label(e.span, ""),
@@ -282,11 +336,12 @@ impl<'a> Lower<'a> {
             }
             return Err(self.unknown(&name.text, name.span));
         };
-        let (mut index, mut cta) = (Operand::Const(Const::int(0)), None);
+        let (mut index, mut cta) = (Operand::Const(Const::int(0)), Whose::Own);
         for at in &reference.at {
             match &at.kind {
                 InstanceKind::Slot(slot) => index = self.expr(slot)?,
-                InstanceKind::Cta(rank) => cta = Some(&**rank),
+                InstanceKind::Cta(rank) => cta = Whose::One(rank),
+                InstanceKind::AllCtas => cta = Whose::All(at.span),
                 InstanceKind::Peer(_) | InstanceKind::AllPeers => {
                     return Err(self.not_built(at.span, "barriers of other ranks"));
                 }
@@ -298,17 +353,80 @@ impl<'a> Lower<'a> {
 
     fn full_or_empty(&mut self, e: &'a Expr) -> Outcome<(BarrierId, Option<BarrierId>, ValueId)> {
         let (meeting, part, at) = self.meeting(e)?;
+        let (barrier, partner) = self.side(meeting, part, e.span)?;
+        Ok((barrier, partner, at))
+    }
+
+    /// The same, in the own CTA or in all of the cluster.
+    fn full_or_empty_of(
+        &mut self,
+        e: &'a Expr,
+    ) -> Outcome<(BarrierId, Option<BarrierId>, ValueId, bool)> {
+        let (meeting, part, at, whose) = self.meeting_of(e)?;
+        let everywhere = match whose {
+            Whose::Own => false,
+            Whose::All(span) => {
+                self.in_cluster(span)?;
+                true
+            }
+            Whose::One(_) => return self.full_or_empty(e).map(|(b, p, at)| (b, p, at, false)),
+        };
+        let (barrier, partner) = self.side(meeting, part, e.span)?;
+        if everywhere && partner.is_none() {
+            return Err(self.error(cast("a barrier of all CTAs that is no pipeline's", e.span)));
+        }
+        Ok((barrier, partner, at, everywhere))
+    }
+
+    fn side(
+        &mut self,
+        meeting: Meeting,
+        part: Option<&str>,
+        at: Span,
+    ) -> Outcome<(BarrierId, Option<BarrierId>)> {
         match (meeting, part) {
-            (Meeting::Pipeline { full, empty }, Some("full")) => Ok((full, Some(empty), at)),
-            (Meeting::Pipeline { empty, full }, Some("empty")) => Ok((empty, Some(full), at)),
-            (Meeting::Barrier(barrier), None) => Ok((barrier, None, at)),
+            (Meeting::Pipeline { full, empty }, Some("full")) => Ok((full, Some(empty))),
+            (Meeting::Pipeline { empty, full }, Some("empty")) => Ok((empty, Some(full))),
+            (Meeting::Barrier(barrier), None) => Ok((barrier, None)),
             (Meeting::Pipeline { .. }, _) => Err(self.error(
                 Diagnostic::error(Code::E0154, "which side of the pipeline?")
-                    .label(e.span, "write `.full` or `.empty` behind its name"),
+                    .label(at, "write `.full` or `.empty` behind its name"),
             )),
-            (Meeting::Barrier(_), Some(_)) => Err(self
-                .error(Diagnostic::error(Code::E0154, "a barrier has no parts").label(e.span, ""))),
+            (Meeting::Barrier(_), Some(_)) => {
+                Err(self
+                    .error(Diagnostic::error(Code::E0154, "a barrier has no parts").label(at, "")))
+            }
         }
+    }
+
+    /// All CTAs of the cluster are named: there is one.
+    fn in_cluster(&mut self, at: Span) -> Outcome<()> {
+        if self.kernel.launch.cluster_size() > 1 {
+            return Ok(());
+        }
+        Err(self.error(
+            cast("all CTAs of a cluster where there is none", at)
+                .help("write `cluster: …` in `launch`"),
+        ))
+    }
+
+    /// `s@cta(*)`: legal where a copy goes.
+    pub(super) fn for_all(&mut self, name: &str, at: Span) -> Outcome<()> {
+        if self.pipes.for_all.is_none() {
+            return Err(self.error(cast("a place in all CTAs of the cluster", at).help(format!(
+                "copies fill it: `copy.tma … -> {name}@cta(*)@t into ld.full@cta(*)@t`"
+            ))));
+        }
+        self.pipes.for_all = Some(true);
+        self.in_cluster(at)
+    }
+
+    /// The destination of a copy that a barrier counts, and whether it is that of all CTAs of the cluster.
+    pub(super) fn copy_target(&mut self, dest: &'a Expr) -> Outcome<(Slice, bool)> {
+        self.pipes.for_all = Some(false);
+        let slice = self.slice(dest, dest.span);
+        let for_all = self.pipes.for_all.take();
+        Ok((slice?, for_all == Some(true)))
     }
 
     /// The role at hand is one of those that the edge names at this end.
@@ -370,7 +488,7 @@ impl<'a> Lower<'a> {
 
     /// `release b@t;`
     pub(super) fn release(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
-        let (barrier, _, at) = self.full_or_empty(e)?;
+        let (barrier, _, at, everywhere) = self.full_or_empty_of(e)?;
         self.takes_part(barrier, true, span)?;
         if self.kernel.barriers[barrier].bytes > 0 {
             return Err(self.error(
@@ -382,12 +500,13 @@ impl<'a> Lower<'a> {
         if let Some(role) = self.role {
             self.pipes.releases.push((barrier, role, span));
         }
-        self.emit(StmtKind::Pipe(PipeOp::Release { barrier, at }), span)
+        self.reaches(barrier, everywhere, span)?;
+        self.emit(StmtKind::Pipe(PipeOp::Release { barrier, at, everywhere }), span)
     }
 
     /// `commit b@t;`
     pub(super) fn commit_to(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
-        let (barrier, _, at) = self.full_or_empty(e)?;
+        let (barrier, _, at, everywhere) = self.full_or_empty_of(e)?;
         self.takes_part(barrier, true, span)?;
         if self.kernel.barriers[barrier].bytes > 0 {
             return Err(self.error(
@@ -398,23 +517,37 @@ impl<'a> Lower<'a> {
         if let Some(role) = self.role {
             self.pipes.commits.push((barrier, role, span));
         }
-        self.emit(StmtKind::Pipe(PipeOp::Commit { barrier, at }), span)
+        self.reaches(barrier, everywhere, span)?;
+        self.emit(StmtKind::Pipe(PipeOp::Commit { barrier, at, everywhere }), span)
+    }
+
+    /// Notes an arrival at a side of a pipeline, in the own CTA or in all.
+    fn reaches(&mut self, barrier: BarrierId, everywhere: bool, span: Span) -> Outcome<()> {
+        if everywhere && !self.is_empty_side(barrier) {
+            return Err(self.error(
+                cast("a slot that is handed to consumers of all CTAs", span).help(
+                    "copies with `@cta(*)` fill slots of all CTAs; stores fill those of their own",
+                ),
+            ));
+        }
+        self.pipes.reaches.push((barrier, everywhere, span));
+        Ok(())
     }
 
     /// `copy.bulk x[…] -> s@t into p.full@t;`
     pub(super) fn copy_bulk(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
-        let into = self.counted(mv, span)?;
         let source = self.slice(&mv.source, mv.source.span);
-        let target = self.slice(dest, dest.span);
-        let (source, target) = (source?, target?);
+        let target = self.copy_target(dest);
+        let (source, (target, for_all)) = (source?, target?);
+        if source.storage.tile().is_some() {
+            return self.copy_out(mv, (source, target), dest, CopyWay::Bulk, span);
+        }
+        let into = self.counted(mv, span)?;
         if source.has_until {
             return Err(self.error(
                 Diagnostic::error(Code::E0206, "`until` in a bulk copy")
                     .label(mv.source.span, "a bulk copy moves all of its bytes"),
             ));
-        }
-        if source.storage.tile().is_some() {
-            return Err(self.not_built(mv.source.span, "bulk copies out of shared memory"));
         }
         if let Storage::Buffer(_) | Storage::Remote(..) = target.storage {
             return Err(self.error(copy_dest(dest.span)));
@@ -423,7 +556,7 @@ impl<'a> Lower<'a> {
         self.same_elements(&source, &target, mv.source.span, dest.span)?;
         match (source.access, target.access) {
             (Some(source), Some(dest)) => {
-                self.start_copy(mv, into, source, dest, CopyWay::Bulk, span)
+                self.start_copy(mv, (into, for_all), source, dest, CopyWay::Bulk, span)
             }
             (_, _) => Ok(()),
         }
@@ -447,13 +580,23 @@ impl<'a> Lower<'a> {
     pub(super) fn start_copy(
         &mut self,
         mv: &'a Move,
-        into: &'a Expr,
+        (into, for_all): (&'a Expr, bool),
         source: TileAccess,
         dest: TileAccess,
         way: CopyWay,
         span: Span,
     ) -> Outcome<()> {
-        let (barrier, _, at) = self.full_or_empty(into)?;
+        let (barrier, _, at, everywhere) = self.full_or_empty_of(into)?;
+        if everywhere != for_all {
+            return Err(self.error(
+                cast("bytes that count at other CTAs than they go to", into.span)
+                    .secondary(dest.span, "they go here")
+                    .help("write `@cta(*)` both times"),
+            ));
+        }
+        if everywhere {
+            self.pipes.casts.push((barrier, span));
+        }
         self.takes_part(barrier, true, span)?;
         if self.kernel.barriers[barrier].bytes == 0 {
             return Err(self.error(
@@ -466,7 +609,7 @@ impl<'a> Lower<'a> {
             ast::Evict::First => Evict::First,
             ast::Evict::Last => Evict::Last,
         });
-        let op = PipeOp::Copy { source, dest, barrier, at, evict, way };
+        let op = PipeOp::Copy { source, dest, barrier, at, evict, way, everywhere };
         self.emit(StmtKind::Pipe(op), span)
     }
 
@@ -486,7 +629,7 @@ impl<'a> Lower<'a> {
         let slice = self.slice(dest, dest.span);
         let (meeting, _, at, cta) = self.meeting_of(into)?;
         let (value, slice) = (value?, slice?);
-        let (Storage::Remote(_, _, to), Some(cta)) = (slice.storage, cta) else {
+        let (Storage::Remote(_, _, to), Whose::One(cta)) = (slice.storage, cta) else {
             return Err(self.error(
                 Diagnostic::error(Code::E0154, "`copy.st_async` goes to a CTA of the cluster")
                     .label(span, "which one?")
@@ -518,7 +661,7 @@ impl<'a> Lower<'a> {
             ));
         }
         self.whole_pieces(&slice, dest.span)?;
-        if !matches!(slice.dtype, DType::F32 | DType::I32 | DType::U32) {
+        if matches!(slice.dtype, DType::Bool | DType::E2m1) {
             return Err(self.not_built(dest.span, &format!("`copy.st_async` of {}", slice.dtype)));
         }
         let tile = self.tile(value, Some(slice.dtype), mv.source.span)?;

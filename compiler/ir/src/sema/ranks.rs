@@ -119,7 +119,10 @@ impl<'a> Lower<'a> {
                         "write a loop: `for d in 0..world unroll { store v -> x@peer((rank + d) % world)@t[…]; }`",
                     )));
                 }
-                InstanceKind::Peer(_) | InstanceKind::Slot(_) | InstanceKind::Cta(_) => {
+                InstanceKind::Peer(_)
+                | InstanceKind::Slot(_)
+                | InstanceKind::Cta(_)
+                | InstanceKind::AllCtas => {
                     return Err(self.error(misuse(
                         "too many instances",
                         at.span,
@@ -183,7 +186,10 @@ impl<'a> Lower<'a> {
             [at] => match &at.kind {
                 InstanceKind::AllPeers => None,
                 InstanceKind::Peer(e) if !matches!(e.kind, ExprKind::Each) => Some(&**e),
-                InstanceKind::Peer(_) | InstanceKind::Slot(_) | InstanceKind::Cta(_) => {
+                InstanceKind::Peer(_)
+                | InstanceKind::Slot(_)
+                | InstanceKind::Cta(_)
+                | InstanceKind::AllCtas => {
                     return Err(self.error(to_nobody(at.span)));
                 }
             },

@@ -114,7 +114,7 @@ impl<'a> Lower<'a> {
             Ast::Wait(e) => self.wait(e, stmt.span),
             Ast::Release(e) => self.release(e, stmt.span),
             Ast::Unsafe(block) => self.inline_ptx(&block.ptx),
-            Ast::Publish(_) => Err(Refused),
+            Ast::Publish(e) => self.publish(e, stmt.span),
         }
     }
 

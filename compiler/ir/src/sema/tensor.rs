@@ -40,10 +40,13 @@ pub(super) fn tiling(e: &Expr) -> Option<Tiling<'_>> {
 impl<'a> Lower<'a> {
     /// `copy.tma x.tile(128, 64)[i, j] -> s@t into p.full@t evict first;`
     pub(super) fn copy_tma(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        if self.leaves(&mv.source, dest) {
+            return self.tensor_out(mv, dest, span);
+        }
         let into = self.counted(mv, span)?;
         let source = self.boxed(&mv.source);
-        let target = self.slice(dest, dest.span);
-        let (mut source, target) = (source?, target?);
+        let target = self.copy_target(dest);
+        let (mut source, (target, for_all)) = (source?, target?);
         let Storage::Smem(tile, _) = target.storage else {
             return Err(self.error(copy_dest(dest.span)));
         };
@@ -58,7 +61,7 @@ impl<'a> Lower<'a> {
         let align = &mut self.kernel.smem[tile].align;
         *align = (*align).max(BOX_ALIGN);
         tensor_box(&self.kernel, &source, Some(&access)).map_err(|found| self.error(found))?;
-        self.start_copy(mv, into, source, access, CopyWay::Tensor, span)
+        self.start_copy(mv, (into, for_all), source, access, CopyWay::Tensor, span)
     }
 
     /// `prefetch.tma x.tile(128, 64)[i, j] evict last;`
@@ -72,13 +75,13 @@ impl<'a> Lower<'a> {
     }
 
     /// A box of a buffer.
-    fn boxed(&mut self, e: &'a Expr) -> Outcome<Slice> {
+    pub(super) fn boxed(&mut self, e: &'a Expr) -> Outcome<Slice> {
         let source = match tiling(e) {
             Some(tiling) => self.tiled(&tiling, e.span)?,
             None => self.slice(e, e.span)?,
         };
         if source.storage.tile().is_some() {
-            return Err(self.not_built(e.span, "tensor copies out of shared memory"));
+            return Err(self.error(no_buffer(e.span)));
         }
         if source.storage.rank().is_some() {
             return Err(self.not_built(e.span, "tensor copies of symmetric memory"));
@@ -105,7 +108,7 @@ impl<'a> Lower<'a> {
             });
         };
         let Memory::Param(param) = memory else {
-            return Err(self.not_built(span, "tensor copies out of shared memory"));
+            return Err(self.error(no_buffer(span)));
         };
         if self.kernel.params[param].words.is_some() || self.kernel.params[param].is_inbox() {
             return Err(self.not_built(span, "tensor copies of symmetric memory and of words"));
@@ -152,8 +155,15 @@ impl<'a> Lower<'a> {
     }
 }
 
+/// The finding for a tensor copy between two tiles in shared memory.
+fn no_buffer(at: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0221, "a tensor copy that names no buffer")
+        .label(at, "a tile in shared memory")
+        .help("one side is a box of a buffer, the other one a tile in shared memory")
+}
+
 /// Axes of one position fall away.
-fn drop_ones(slice: &mut Slice) {
+pub(super) fn drop_ones(slice: &mut Slice) {
     slice.shape.retain(|&extent| extent != 1);
     let Some(access) = &mut slice.access else { return };
     access.index.retain(|index| !matches!(index, AxisIndex::New));

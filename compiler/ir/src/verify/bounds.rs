@@ -9,8 +9,8 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    AxisIndex, CopyWay, Extent, Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind,
-    TileAccess, ValueId, Warpgroup, Word,
+    AxisIndex, CopyWay, Extent, Kernel, Op, Outgoing, ParamId, PipeOp, PrefetchRange, Stmt,
+    StmtKind, TileAccess, ValueId, Warpgroup, Word,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -62,6 +62,13 @@ impl Walk<'_> {
                 self.access(source);
                 self.access(dest);
             }
+            StmtKind::Outgoing(Outgoing::Copy { source, dest, way, .. }) => {
+                self.access(source);
+                // A box leaves out what lies outside.
+                if *way == CopyWay::Bulk {
+                    self.access(dest);
+                }
+            }
             StmtKind::Pipe(PipeOp::Send { dest, .. }) => self.access(dest),
             StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
                 self.access(&mma.a);
@@ -106,6 +113,9 @@ impl Walk<'_> {
             StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
             | StmtKind::SetVar { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(
+                Outgoing::EmptyGroup | Outgoing::Settle { .. } | Outgoing::Publish { .. },
+            )
             | StmtKind::Settle { .. }
             | StmtKind::Sync
             | StmtKind::SyncCluster

@@ -23,7 +23,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Knowledge};
 use crate::distribution::Distribution;
-use crate::kernel::{Kernel, Op, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId};
+use crate::kernel::{Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId};
 use ctas::Owners;
 use meetings::Seen;
 use place::Place;
@@ -115,6 +115,7 @@ impl<'a> Walk<'a> {
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 self.touch(source, false, None)
             }
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, true, None),
             StmtKind::Sync | StmtKind::Await(_) | StmtKind::SyncRole => self.meet(),
             StmtKind::SyncCluster => {
                 self.meet();
@@ -167,6 +168,7 @@ impl<'a> Walk<'a> {
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
@@ -313,7 +315,10 @@ impl<'a> Walk<'a> {
 fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
     for stmt in stmts {
         match &stmt.kind {
-            StmtKind::Store { access, .. } => found.extend(access.storage.param()),
+            StmtKind::Store { access, .. }
+            | StmtKind::Outgoing(Outgoing::Copy { dest: access, .. }) => {
+                found.extend(access.storage.param());
+            }
             StmtKind::For { body, .. } | StmtKind::Role { body, .. } => find_stored(body, found),
             StmtKind::If { then_body, else_body, .. } => {
                 find_stored(then_body, found);
@@ -325,6 +330,7 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

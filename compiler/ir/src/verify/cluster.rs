@@ -17,7 +17,8 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::kernel::{
-    ClusterAxis, Kernel, Op, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Warpgroup, defined_in,
+    ClusterAxis, Kernel, Op, Outgoing, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Warpgroup,
+    defined_in,
 };
 use crate::ops::BinaryOp;
 use pair::{Access, Whose, meet};
@@ -138,6 +139,7 @@ impl Walk<'_> {
                 self.touch(&mma.a, false);
                 self.touch(&mma.b, false);
             }
+            StmtKind::Outgoing(Outgoing::Copy { source, .. }) => self.touch(source, false),
             StmtKind::SyncCluster => self.sync(stmt.span),
             StmtKind::Role { body, .. } => self.block(body),
             StmtKind::For { var, start, end, step, body } => {
@@ -165,6 +167,7 @@ impl Walk<'_> {
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Signal(_)
             | StmtKind::Await(_)

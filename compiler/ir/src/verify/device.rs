@@ -197,7 +197,9 @@ impl Structure<'_> {
                 for (frag, index) in used {
                     self.element(loc, frag, index);
                 }
-                if let DevicePipe::Box { map, at, .. } | DevicePipe::Prefetch { map, at, .. } = pipe
+                if let DevicePipe::Box { map, at, .. }
+                | DevicePipe::BoxOut { map, at, .. }
+                | DevicePipe::Prefetch { map, at, .. } = pipe
                 {
                     let axes = self.kernel.maps.get(*map).map(|map| map.axes.len());
                     if axes != Some(at.len()) {
@@ -552,7 +554,12 @@ impl Order<'_> {
                 self.require(Code::E0107, *param, stmt.loc, at);
                 at
             }
-            DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. }, .. }
+            DeviceOp::Pipe(DevicePipe::BoxOut { map, .. }) => {
+                self.require(Code::E0108, self.kernel.maps[*map].param, stmt.loc, at);
+                at
+            }
+            DeviceOp::Pipe(DevicePipe::CopyOut { dest: Place::Global(param), .. })
+            | DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. }, .. }
             | DeviceOp::Signal { param, .. }
             | DeviceOp::AtomicInc { param, .. } => {
                 self.require(Code::E0108, *param, stmt.loc, at);

@@ -9,7 +9,9 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::device::WaitOrder;
-use crate::kernel::{Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, Storage};
+use crate::kernel::{
+    Kernel, Op, Outgoing, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, Storage,
+};
 use crate::order;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -66,6 +68,10 @@ impl Walk<'_> {
                 }
                 at
             }
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => {
+                dest.storage.param().into_iter().for_each(|param| self.write(param, dest.span, at));
+                at
+            }
             StmtKind::Prefetch { what, .. } => {
                 let (param, span) = match what {
                     PrefetchRange::Tile(access) | PrefetchRange::Box(access) => {
@@ -120,6 +126,7 @@ impl Walk<'_> {
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
@@ -251,6 +258,7 @@ fn leak(stmts: &[Stmt]) -> Option<(Span, &'static str)> {
         | StmtKind::Advance { .. }
         | StmtKind::CopyAsync { .. }
         | StmtKind::EmptyGroup
+        | StmtKind::Outgoing(_)
         | StmtKind::Settle { .. }
         | StmtKind::Warpgroup(_)
         | StmtKind::Tensor(_)

@@ -7,6 +7,7 @@
 //! role that the edge names, up to one common number; that copies bring the bytes that the edge counts; and that all
 //! roles of a barrier run side by side. So rounds alternate on both sides, and nobody waits for what never comes.
 
+mod cast;
 mod exact;
 mod inbox;
 mod rounds;
@@ -177,6 +178,7 @@ impl<'a> Walk<'a> {
             | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Sync
             | StmtKind::Signal(_)
@@ -203,7 +205,8 @@ impl<'a> Walk<'a> {
 
     fn pipe(&mut self, op: &PipeOp, span: Span) {
         let pipeline = self.pipeline(op.place().0);
-        if self.kernel.barriers[pipeline].of_cluster {
+        let named = &self.kernel.barriers[pipeline];
+        if named.is_prepaid() || named.everywhere {
             return;
         }
         if let Some(choice) = self.is_conditional {
@@ -351,7 +354,7 @@ impl<'a> Walk<'a> {
     /// Every role of a barrier handles as many indices as the others.
     fn compare(&mut self) {
         for (id, barrier) in self.kernel.barriers.iter_enumerated() {
-            if self.pipeline(id) != id || barrier.of_cluster {
+            if self.pipeline(id) != id || barrier.is_prepaid() || barrier.everywhere {
                 continue;
             }
             self.runs_ahead(id, barrier);

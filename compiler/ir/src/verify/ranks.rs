@@ -177,6 +177,7 @@ impl<'k> Survey<'k> {
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

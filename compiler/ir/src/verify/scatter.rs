@@ -74,6 +74,7 @@ impl<'a> Walk<'a> {
             | StmtKind::Prefetch { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

@@ -10,6 +10,7 @@
 //! What a product of a warpgroup reads is written, and its sums are used, only after a `settle` of its group.
 
 mod groups;
+mod outgoing;
 mod overlap;
 mod products;
 mod roles;
@@ -24,7 +25,7 @@ use kernel_dsl::source::Span;
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::distribution::Distribution;
 use crate::kernel::{
-    Kernel, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, defined_in,
+    Kernel, Leaving, Op, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, defined_in,
 };
 use crate::smem_plan::over_budget;
 use groups::Numbers;
@@ -49,6 +50,8 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     walk.block(&kernel.body);
     walk.report_idle();
     walk.report_products();
+    walk.leave_nothing();
+    walk.report_other_uses();
 }
 
 /// The groups that each `settle` may leave in flight.
@@ -70,10 +73,14 @@ struct Walk<'a> {
     region: Region,
     /// Tiles that CTAs of the cluster send to.
     inboxes: BTreeSet<SmemId>,
+    /// What copies out of shared memory touch.
+    leaving: Leaving,
     /// Pairs of places that have been reported.
     reported: BTreeSet<(Span, Span)>,
     /// Each `settle`, and whether some round has found a copy for it.
     settles: BTreeMap<(Span, SmemId), bool>,
+    /// The same of each `settle` of a buffer.
+    idle: BTreeMap<Span, bool>,
     /// Each `settle` of products, and whether some round has found one for it.
     sums_settled: BTreeMap<(Span, VarId), bool>,
     /// Where the numbers of `settle` are found rather than checked.
@@ -95,8 +102,10 @@ impl<'a> Walk<'a> {
             state: State::default(),
             region: Region::default(),
             inboxes: super::pipes::inboxes(kernel).into_iter().map(|(tile, _)| tile).collect(),
+            leaving: Leaving::of(kernel),
             reported: BTreeSet::new(),
             settles: BTreeMap::new(),
+            idle: BTreeMap::new(),
             sums_settled: BTreeMap::new(),
             numbers,
             loops: Vec::new(),
@@ -154,15 +163,22 @@ impl<'a> Walk<'a> {
             StmtKind::Tensor(op) => self.tensor(op),
             StmtKind::Store { value, access, .. } => {
                 let spread = &self.kernel.values[*value].distribution;
-                self.touch(access, Kind::Write, Some(spread));
+                let touch = self.touch(access, Kind::Write, Some(spread));
+                self.written(touch);
             }
             StmtKind::CopyAsync { dest, .. } => {
-                self.touch(dest, Kind::Copy, None);
+                let touch = self.touch(dest, Kind::Copy, None);
+                self.written(touch);
             }
+            StmtKind::Outgoing(op) => self.outgoing(stmt, op),
             StmtKind::EmptyGroup => self.state.close_group(),
-            StmtKind::Settle { storage, pending } => self.settle(stmt, *storage, *pending),
-            StmtKind::Sync | StmtKind::SyncCluster | StmtKind::SyncRole | StmtKind::Await(_) => {
-                self.state.sync()
+            StmtKind::Settle { storage, but, pending } => {
+                self.settle(stmt, *storage, *but, *pending);
+            }
+            StmtKind::Sync | StmtKind::SyncRole | StmtKind::Await(_) => self.state.sync(),
+            StmtKind::SyncCluster => {
+                self.meet_cluster(stmt.span);
+                self.state.sync();
             }
             StmtKind::Pipe(op) => self.pipe(op, stmt.span),
             StmtKind::Role { role, body } => self.role(*role, body),
@@ -296,11 +312,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn touch(&mut self, access: &TileAccess, kind: Kind, spread: Option<&Distribution>) {
-        let Some((tile, slot)) = access.storage.tile() else { return };
+    fn touch(
+        &mut self,
+        access: &TileAccess,
+        kind: Kind,
+        spread: Option<&Distribution>,
+    ) -> Option<Touch> {
+        let (tile, slot) = access.storage.tile()?;
         // The pass over pipelines proves that these are loads behind a wait for all that is written.
         if self.inboxes.contains(&tile) {
-            return;
+            return None;
         }
         let known = &self.known;
         let mut touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
@@ -308,7 +329,8 @@ impl<'a> Walk<'a> {
         self.meet_tensor(&touch);
         self.meet(&touch);
         self.beside(&touch);
-        self.state.add(touch);
+        self.state.add(touch.clone());
+        Some(touch)
     }
 
     /// Reports what an access may not meet.
@@ -323,18 +345,33 @@ impl<'a> Walk<'a> {
             self.report_copy(&copy, touch);
         }
         self.meet_products(touch);
+        self.meet_departures(touch);
     }
 
-    fn settle(&mut self, stmt: &Stmt, storage: Storage, pending: u32) {
+    fn settle(&mut self, stmt: &Stmt, storage: Storage, but: Option<u32>, pending: u32) {
         let Storage::Smem(tile, slot) = storage else { return };
         let form = slot.map_or(Form::constant(0), |slot| self.known.form(slot));
         let judge = self.judge();
         let meets = |copy: &&Touch| {
             copy.tile == tile
-                && judge.distance(tile, copy.slot.as_ref(), Some(&form)).is_none_or(|d| d == 0)
+                && match but {
+                    Some(but) => copy.younger >= but,
+                    None => {
+                        judge.distance(tile, copy.slot.as_ref(), Some(&form)).is_none_or(|d| d == 0)
+                    }
+                }
         };
         let least = self.state.copies.iter().filter(meets).map(|copy| copy.since).min();
-        *self.settles.entry((stmt.span, tile)).or_insert(false) |= least.is_some();
+        *self.settles.entry((stmt.span, tile)).or_insert(false) |= least.is_some() || but.is_some();
+        let pending = self.pending(stmt, least, pending);
+        self.state.settle(pending);
+        if self.region.is_one_thread(self.kernel) {
+            self.state.retire();
+        }
+    }
+
+    /// The groups that a `settle` leaves in flight: its own number, or while numbers are found, the least of all rounds.
+    fn pending(&mut self, stmt: &Stmt, least: Option<u32>, pending: u32) -> u32 {
         let pending = match &mut self.numbers {
             Some(numbers) => {
                 let place = std::ptr::from_ref(stmt);
@@ -350,10 +387,7 @@ impl<'a> Walk<'a> {
                 format!("this leaves {pending} groups in flight, and its own may be one"),
             ));
         }
-        self.state.settle(pending);
-        if self.region.is_one_thread(self.kernel) {
-            self.state.retire();
-        }
+        pending
     }
 
     /// Reports each `settle` that no round finds a copy for.

@@ -9,8 +9,9 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, ParamId, PipeOp, PrefetchRange, RoleId, SCALE_GROUP, SlicePart, Start,
-    Stmt, StmtKind, TENSOR_WARPS, Tensor, TileAccess, ValueId, Warpgroup, WarpgroupMma, Word,
+    AxisIndex, Kernel, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId, SCALE_GROUP,
+    SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess, ValueId,
+    Warpgroup, WarpgroupMma, Word,
 };
 use crate::ops::inline;
 
@@ -121,6 +122,7 @@ impl Walk<'_> {
                     self.fault(span, "a copy between memories that do not fit".to_owned());
                 }
             }
+            StmtKind::Outgoing(op) => self.outgoing(span, op),
             StmtKind::Settle { storage, .. } => {
                 let slot: Vec<ValueId> = storage.slot().into_iter().collect();
                 self.uses(span, &slot);
@@ -165,6 +167,23 @@ impl Walk<'_> {
                 self.scalar_bool(span, *cond);
                 self.block(then_body);
                 self.block(else_body);
+            }
+        }
+    }
+
+    fn outgoing(&mut self, span: Span, op: &Outgoing) {
+        let mut used = Vec::new();
+        op.each_use(|value| used.push(value));
+        self.uses(span, &used);
+        if let Outgoing::Copy { source, dest, .. } = op {
+            let shape = access_shape(self.kernel, source);
+            self.access(source, &shape);
+            self.access(dest, &shape);
+            let [from, to] = [source, dest].map(|a| self.kernel.dtype_of(a.storage));
+            let fits = matches!(source.storage, Storage::Smem(..))
+                && matches!(dest.storage, Storage::Buffer(_));
+            if from != to || !fits {
+                self.fault(span, "a copy between memories that do not fit".to_owned());
             }
         }
     }

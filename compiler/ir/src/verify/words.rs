@@ -70,6 +70,7 @@ impl Survey<'_> {
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }
                 | StmtKind::EmptyGroup
+                | StmtKind::Outgoing(_)
                 | StmtKind::Settle { .. }
                 | StmtKind::Warpgroup(_)
                 | StmtKind::Tensor(_)
@@ -178,6 +179,7 @@ impl Epoch<'_> {
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)

@@ -281,6 +281,7 @@ fn instance(instance: &Instance) -> Doc {
         },
         InstanceKind::Cta(rank) => in_form("@cta(", cond(rank)),
         InstanceKind::Peer(rank) => in_form("@peer(", cond(rank)),
+        InstanceKind::AllCtas => text("@cta(*)"),
         InstanceKind::AllPeers => text("@peer(*)"),
     }
 }

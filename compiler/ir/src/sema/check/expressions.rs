@@ -135,7 +135,7 @@ impl<'a> Checker<'a, '_> {
                 InstanceKind::Slot(slot) if matches!(slot.kind, ExprKind::Each) => {}
                 InstanceKind::Slot(e) | InstanceKind::Cta(e) => self.value(e),
                 InstanceKind::Peer(e) if !matches!(e.kind, ExprKind::Each) => self.value(e),
-                InstanceKind::Peer(_) | InstanceKind::AllPeers => {}
+                InstanceKind::Peer(_) | InstanceKind::AllPeers | InstanceKind::AllCtas => {}
             }
         }
         let Some(name) = reference.path.single() else {
@@ -201,7 +201,8 @@ impl<'a> Checker<'a, '_> {
             self.report.error(no_rank(&name, at.span, defined));
             return;
         }
-        let of_cta = |at: &&Instance| matches!(at.kind, InstanceKind::Cta(_));
+        let of_cta =
+            |at: &&Instance| matches!(at.kind, InstanceKind::Cta(_) | InstanceKind::AllCtas);
         let mut ctas = reference.at.iter().filter(of_cta);
         match (known, ctas.next(), ctas.next()) {
             (_, None, _) | (Known::Smem { .. }, Some(_), None) => {}

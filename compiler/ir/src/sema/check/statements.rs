@@ -9,7 +9,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::{Checker, Known, Use};
 use crate::sema::mistakes::{
-    copy_dest, not_assignable, printf_mistake, settle_of, smem_assigned, trace_mistake,
+    copy_dest, not_assignable, printf_mistake, smem_assigned, trace_mistake,
 };
 use crate::sema::{not_built, smem, tensor, warpgroup};
 
@@ -90,7 +90,7 @@ impl<'a> Checker<'a, '_> {
                 }
             }
             StmtKind::Unsafe(block) => self.inline_ptx(&block.ptx),
-            StmtKind::Publish(_) => {}
+            StmtKind::Publish(e) => self.all_slots(e),
         }
     }
 
@@ -266,14 +266,20 @@ impl<'a> Checker<'a, '_> {
             }
             MoveKind::Copy => {
                 mv.into.iter().for_each(|into| self.index_of(into));
-                if mv.op.is("copy.tma") {
-                    self.boxed(&mv.source);
+                let from = if mv.op.is("copy.tma") {
+                    self.boxed(&mv.source)
                 } else if mv.op.is("copy.st_async") {
                     self.value(&mv.source);
+                    None
                 } else {
-                    self.buffer(&mv.source);
-                }
+                    self.buffer(&mv.source)
+                };
+                let leaves = (mv.op.is("copy.tma") || mv.op.is("copy.bulk"))
+                    && matches!(from, Some(Known::Smem { .. }));
                 match &mv.dest {
+                    Some(dest) if leaves => {
+                        self.boxed(dest);
+                    }
                     Some(dest) => self.shared_dest(dest),
                     None => self.no_dest(stmt, "copy.async x -> s;"),
                 }
@@ -283,16 +289,16 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// `x.tile(a, b)[i, j]`, or a slice.
-    fn boxed(&mut self, e: &'a Expr) {
+    fn boxed(&mut self, e: &'a Expr) -> Option<Known> {
         let Some(tiling) = tensor::tiling(e) else {
-            self.buffer(e);
-            return;
+            return self.buffer(e);
         };
         tiling.lengths.iter().for_each(|length| self.value(&length.value));
         self.indices(tiling.indices);
         if self.lookup(&tiling.name.text).is_none() {
             self.unknown(&tiling.name.text, tiling.name.span, &[]);
         }
+        None
     }
 
     /// The destination of a copy.
@@ -313,12 +319,22 @@ impl<'a> Checker<'a, '_> {
             self.used(&settle.value, Use::Value);
             return;
         }
-        if let Some(but) = &settle.but {
-            self.report.not_built(but.span, "`settle … but n` of a copy");
+        if settle.but.is_some() {
+            self.all_slots(&settle.value);
+        } else {
+            self.buffer(&settle.value);
         }
-        if let Some(Known::Buffer { .. }) = self.buffer(&settle.value) {
-            self.report.error(settle_of(settle.value.span));
+    }
+
+    /// A tile with all of its slots, or a buffer.
+    fn all_slots(&mut self, e: &'a Expr) {
+        if let ExprKind::Ref(reference) = &e.kind
+            && let (Some(name), true) = (reference.path.single(), reference.at.is_empty())
+            && let Some((Known::Smem { .. }, _)) = self.lookup(&name.text)
+        {
+            return;
         }
+        self.buffer(e);
     }
 
     /// `atom NAME = wgmma(m = 64, …);`

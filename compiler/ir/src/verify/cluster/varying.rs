@@ -132,6 +132,7 @@ impl Varying {
                 | StmtKind::Advance { .. }
                 | StmtKind::CopyAsync { .. }
                 | StmtKind::EmptyGroup
+                | StmtKind::Outgoing(_)
                 | StmtKind::Settle { .. }
                 | StmtKind::Sync
                 | StmtKind::Signal(_)

@@ -11,6 +11,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::TITLE;
+use super::cast;
 use super::inbox;
 use super::rounds::{Act, Event, Events, Rounds, pipeline};
 use crate::kernel::{BarrierId, Kernel, RoleId};
@@ -37,11 +38,34 @@ impl Exact {
         let mut findings: Vec<Diagnostic> = decided
             .iter()
             .filter_map(|&barrier| {
-                let mut found =
-                    all.iter().map(|rounds| Judge { kernel, barrier, rounds }.check().err());
-                found.find_map(|finding| finding)
+                let mut counts = Vec::with_capacity(all.len());
+                for (rank, rounds) in (0..).zip(&all) {
+                    let others = cast::from_others(kernel, barrier, rank, &all);
+                    match (Judge { kernel, barrier, rounds, others }).check() {
+                        Ok(count) => counts.push(count),
+                        Err(found) => return Some(found),
+                    }
+                }
+                cast::check(kernel, barrier, &all, &counts)
             })
             .collect();
+        let prepaid = kernel.barriers.ids().filter(|id| kernel.barriers[*id].is_prepaid());
+        for id in prepaid.filter(|id| !kernel.barriers[*id].of_cluster) {
+            if decided.insert(id) {
+                let why = "copies into it do not follow from constants alone".to_owned();
+                findings.push(
+                    wrong(kernel.barriers[id].span, why).help(
+                        "let them stand under no condition and in no loop that is not constant",
+                    ),
+                );
+            }
+        }
+        for id in kernel.barriers.ids().filter(|id| kernel.barriers[*id].everywhere) {
+            let id = pipeline(kernel, id);
+            if decided.insert(id) {
+                findings.push(cast::unknown(kernel, id));
+            }
+        }
         for barrier in inboxes {
             findings.extend(inbox::check(kernel, barrier, &all, is_known(&barrier)));
             decided.insert(barrier);
@@ -76,10 +100,13 @@ struct Judge<'a> {
     kernel: &'a Kernel,
     barrier: BarrierId,
     rounds: &'a Rounds<'a>,
+    /// By index, bytes that copies of other CTAs bring.
+    others: BTreeMap<i64, u64>,
 }
 
 impl Judge<'_> {
-    fn check(&self) -> Result<(), Diagnostic> {
+    /// The number of indices that both ends handle.
+    fn check(&self) -> Result<i64, Diagnostic> {
         let barrier = &self.kernel.barriers[self.barrier];
         let ends =
             barrier.from.iter().map(|r| (*r, true)).chain(barrier.to.iter().map(|r| (*r, false)));
@@ -110,11 +137,9 @@ impl Judge<'_> {
             });
         }
         let slots = i64::from(barrier.slots);
-        let Some((count, _, place)) = first.filter(|(count, ..)| *count > slots) else {
-            return Ok(());
-        };
-        if barrier.partner.is_some() {
-            return Ok(());
+        let (count, place) = first.map_or((0, None), |(count, _, place)| (count, place));
+        if count <= slots || barrier.partner.is_some() {
+            return Ok(count);
         }
         Err(wrong(
             place.unwrap_or(barrier.span),
@@ -139,6 +164,16 @@ impl Judge<'_> {
             for index in (progress.opened - stages).max(0)..progress.opened {
                 self.is_filled(&progress, index, last(place(index).copied()))?;
             }
+        }
+        if full.is_prepaid() && arrives {
+            let filled = progress.bytes.first().copied().unwrap_or(0);
+            if filled == 0 || filled == u64::from(full.bytes) {
+                return Ok(i64::from(filled > 0));
+            }
+            let why =
+                format!("copies bring {filled} bytes of the {} that are announced", full.bytes);
+            return Err(wrong(last(own().next().map(|event| event.span)), why)
+                .secondary(full.span, "declared here"));
         }
         if full.partner.is_none() {
             let released = progress.released.get(&self.barrier).copied().unwrap_or(0);
@@ -190,7 +225,12 @@ impl Judge<'_> {
                 progress.bytes.push(0);
                 progress.places.push(span);
             }
-            Act::Fill(bytes) => {
+            Act::Fill { bytes, .. } if full.is_prepaid() => {
+                order(0)?;
+                let sum = progress.bytes.first().copied().unwrap_or(0).saturating_add(bytes);
+                progress.bytes = vec![sum];
+            }
+            Act::Fill { bytes, .. } => {
                 let place = usize::try_from(index).ok();
                 let so_far = place.and_then(|place| progress.bytes.get_mut(place));
                 let Some(so_far) = so_far else {
@@ -210,7 +250,7 @@ impl Judge<'_> {
                 progress.waited += 1;
             }
             Act::Send { .. } => {}
-            Act::Release(barrier) => {
+            Act::Release { barrier, .. } => {
                 let next = progress.released.get(&barrier).copied().unwrap_or(0);
                 order(next)?;
                 let held = match full.partner {
@@ -245,7 +285,8 @@ impl Judge<'_> {
             };
         }
         let place = usize::try_from(index).ok();
-        let found = place.and_then(|place| progress.bytes.get(place)).copied().unwrap_or(0);
+        let own = place.and_then(|place| progress.bytes.get(place)).copied().unwrap_or(0);
+        let found = own.saturating_add(self.others.get(&index).copied().unwrap_or(0));
         if found == u64::from(full.bytes) {
             return Ok(());
         }
@@ -333,7 +374,7 @@ fn play(kernel: &Kernel, come: &mut Come, lists: &mut [List]) {
 fn may_go(kernel: &Kernel, come: &Come, rank: i64, event: &Event) -> bool {
     let declared = &kernel.barriers[event.barrier];
     match event.act {
-        Act::Fill(_) | Act::Release(_) | Act::Send { .. } => true,
+        Act::Fill { .. } | Act::Release { .. } | Act::Send { .. } => true,
         Act::Open => {
             let before = event.index - i64::from(declared.slots);
             let Some(empty) = declared.partner.filter(|_| before >= 0) else { return true };
@@ -352,17 +393,23 @@ fn may_go(kernel: &Kernel, come: &Come, rank: i64, event: &Event) -> bool {
 }
 
 fn go(kernel: &Kernel, come: &mut Come, rank: i64, role: RoleId, event: &Event) {
+    let ctas = |everywhere: bool| match everywhere {
+        true => 0..i64::from(kernel.launch.cluster_size()),
+        false => rank..rank + 1,
+    };
     let mut land = |cta: i64, bytes: u64| {
         *come.bytes.entry((cta, event.barrier, event.index)).or_insert(0) += bytes;
     };
     match event.act {
         Act::Open | Act::Wait => {}
-        Act::Fill(bytes) => land(rank, bytes),
+        Act::Fill { bytes, everywhere } => ctas(everywhere).for_each(|cta| land(cta, bytes)),
         Act::Send { cta, bytes } => land(cta, bytes),
-        Act::Release(barrier) => {
+        Act::Release { barrier, everywhere } => {
             let role = &kernel.roles[role];
             let arrivals = if role.elect { 1 } else { role.warps };
-            *come.arrivals.entry((rank, barrier, event.index)).or_insert(0) += arrivals;
+            for cta in ctas(everywhere) {
+                *come.arrivals.entry((cta, barrier, event.index)).or_insert(0) += arrivals;
+            }
         }
     }
 }

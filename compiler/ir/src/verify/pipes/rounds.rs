@@ -24,12 +24,12 @@ pub(super) const MAX_STEPS: u32 = 1 << 18;
 pub(super) enum Act {
     /// `open p@t`
     Open,
-    /// A copy of so many bytes.
-    Fill(u64),
+    /// A copy of so many bytes, to the own CTA or to all of the cluster.
+    Fill { bytes: u64, everywhere: bool },
     /// `wait b@t`
     Wait,
-    /// `release b@t`
-    Release(BarrierId),
+    /// `release b@t`, in the own CTA or in all of the cluster.
+    Release { barrier: BarrierId, everywhere: bool },
     /// Bytes that are sent to the barrier of the CTA with a rank.
     Send { cta: i64, bytes: u64 },
 }
@@ -59,9 +59,25 @@ pub(super) struct Sent<'k> {
     pub(super) barrier: BarrierId,
     pub(super) cta: i64,
     pub(super) dest: &'k TileAccess,
-    /// First position and number of positions along each axis of the view.
-    pub(super) sides: Vec<(i64, i64)>,
+    pub(super) sides: Sides,
     /// The slot.
+    pub(super) slot: i64,
+    pub(super) span: Span,
+}
+
+/// First position and number of positions along each axis of a view.
+pub(super) type Sides = Vec<(i64, i64)>;
+
+/// A copy into a pipeline whose slots are filled in all CTAs of the cluster.
+#[derive(Debug)]
+pub(super) struct Cast<'k> {
+    /// The barrier by which the pipeline is known.
+    pub(super) barrier: BarrierId,
+    pub(super) index: i64,
+    /// It goes to all CTAs, not to the own one alone.
+    pub(super) everywhere: bool,
+    pub(super) dest: &'k TileAccess,
+    pub(super) sides: Sides,
     pub(super) slot: i64,
     pub(super) span: Span,
 }
@@ -71,6 +87,7 @@ pub(super) struct Sent<'k> {
 pub(super) struct Rounds<'k> {
     pub(super) roles: Vec<Events>,
     pub(super) sent: Vec<Sent<'k>>,
+    pub(super) cast: Vec<Cast<'k>>,
     /// Barriers of which it is not known.
     pub(super) unknown: BTreeSet<BarrierId>,
 }
@@ -175,6 +192,7 @@ impl<'a> Run<'a> {
             | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Sync
             | StmtKind::Signal(_)
@@ -210,10 +228,31 @@ impl<'a> Run<'a> {
         let act = match op {
             PipeOp::Open { .. } => Act::Open,
             PipeOp::Wait { .. } => Act::Wait,
-            PipeOp::Release { barrier, .. } | PipeOp::Commit { barrier, .. } => {
-                Act::Release(*barrier)
+            PipeOp::Release { barrier, everywhere, .. }
+            | PipeOp::Commit { barrier, everywhere, .. } => {
+                Act::Release { barrier: *barrier, everywhere: *everywhere }
             }
-            PipeOp::Copy { dest, .. } => Act::Fill(super::bytes_of(self.kernel, dest)),
+            PipeOp::Copy { dest, everywhere, .. } => {
+                if self.kernel.barriers[barrier].everywhere {
+                    let Some((sides, slot)) = self.places(dest) else {
+                        self.found.unknown.insert(barrier);
+                        return;
+                    };
+                    let index = i64::from(index);
+                    let everywhere = *everywhere;
+                    self.found.cast.push(Cast {
+                        barrier,
+                        index,
+                        everywhere,
+                        dest,
+                        sides,
+                        slot,
+                        span,
+                    });
+                }
+                let bytes = super::bytes_of(self.kernel, dest);
+                Act::Fill { bytes, everywhere: *everywhere }
+            }
             PipeOp::Send { dest, .. } => {
                 let Some(sent) = self.sent(barrier, dest, span) else {
                     self.found.unknown.insert(barrier);
@@ -231,6 +270,13 @@ impl<'a> Run<'a> {
 
     /// Where elements are sent, if that is known.
     fn sent(&self, barrier: BarrierId, dest: &'a TileAccess, span: Span) -> Option<Sent<'a>> {
+        let (sides, slot) = self.places(dest)?;
+        let cta = i64::from(self.int(dest.storage.cta()?)?);
+        Some(Sent { barrier, cta, dest, sides, slot, span })
+    }
+
+    /// First position and number of positions along each axis, and the slot, if they are known.
+    fn places(&self, dest: &TileAccess) -> Option<(Sides, i64)> {
         let int = |value: ValueId| self.int(value).map(i64::from);
         let mut sides = Vec::new();
         for index in &dest.index {
@@ -249,8 +295,7 @@ impl<'a> Run<'a> {
             (_, Some(slot)) => int(slot)?,
             (_, None) => 0,
         };
-        let cta = int(dest.storage.cta()?)?;
-        Some(Sent { barrier, cta, dest, sides, slot, span })
+        Some((sides, slot))
     }
 
     /// An i32 that is constant here.

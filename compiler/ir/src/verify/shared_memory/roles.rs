@@ -95,6 +95,11 @@ impl Region {
         }
     }
 
+    /// What held when the first of the roles began.
+    pub(super) fn entry(&self) -> Option<&State> {
+        self.entry.as_ref()
+    }
+
     pub(super) fn product_reads(&self) -> &[Touch] {
         &self.product_reads
     }
@@ -124,6 +129,7 @@ impl Walk<'_> {
         self.region.waited.clear();
         self.region.product_reads.clear();
         self.block(body);
+        self.leave_nothing();
         self.region.current = None;
         for (own, other, earlier, since) in std::mem::take(&mut self.region.pending) {
             let own = &self.region.touches[own];
@@ -175,6 +181,7 @@ impl Walk<'_> {
                     self.meet_release(span, pipeline, &index);
                 }
                 self.unsettled(span, Some((pipeline, &index)));
+                self.departing(span, Some((pipeline, &index)));
                 let judge = self.judge();
                 let is_other = |held: &Form| {
                     judge.constant_distance(held, &index).is_some_and(|distance| distance != 0)
@@ -199,6 +206,7 @@ impl Walk<'_> {
             PipeOp::Release { .. } | PipeOp::Commit { .. } => {
                 let commits = matches!(op, PipeOp::Commit { .. });
                 self.unsettled(span, None);
+                self.departing(span, None);
                 let current = self.region.current;
                 let own = self
                     .region
@@ -214,6 +222,12 @@ impl Walk<'_> {
                 self.region.holds.push(Hold::new(pipeline, index));
                 self.touch(dest, Kind::Write, None);
                 self.region.holds.pop();
+                // What the copy has written is there for who waits, whatever else the role does.
+                if self.kernel.barriers[barrier].is_prepaid()
+                    && let Some(copy) = self.region.touches.last_mut()
+                {
+                    copy.until.push(barrier);
+                }
             }
             PipeOp::Open { .. } | PipeOp::Send { .. } => {}
         }

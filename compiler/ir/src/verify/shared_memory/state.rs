@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kernel_dsl::source::Span;
 
 use super::super::scalars::{Form, Symbol};
+use super::outgoing::Departures;
 use super::products::Products;
 use crate::distribution::Distribution;
 use crate::kernel::{
@@ -12,7 +13,7 @@ use crate::kernel::{
 };
 
 /// More groups than any `settle` leaves in flight.
-const MAX_SINCE: u32 = 64;
+pub(super) const MAX_SINCE: u32 = 64;
 
 /// What an access does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub(super) struct Touch {
     crossed: Vec<(ValueId, u32)>,
     /// Of a copy: groups that were closed after its own.
     pub(super) since: u32,
+    /// Of a copy: later ones to the same tile, or out of it.
+    pub(super) younger: u32,
     /// Of a copy: each thread has waited for its own part.
     pub(super) settled: bool,
 }
@@ -103,6 +106,7 @@ impl Touch {
             product: false,
             crossed: Vec::new(),
             since: 0,
+            younger: 0,
             settled: false,
         }
     }
@@ -152,8 +156,9 @@ impl Touch {
     }
 
     /// True for two that differ at most in what is known of their completion.
-    fn is_same(&self, other: &Touch) -> bool {
-        Touch { since: other.since, settled: other.settled, ..self.clone() } == *other
+    pub(super) fn is_same(&self, other: &Touch) -> bool {
+        let Touch { since, younger, settled, .. } = *other;
+        Touch { since, younger, settled, ..self.clone() } == *other
     }
 }
 
@@ -166,6 +171,8 @@ pub(super) struct State {
     pub(super) copies: Vec<Touch>,
     /// Products of a warpgroup under way.
     pub(super) products: Products,
+    /// Copies out of shared memory, and what they may not read yet.
+    pub(super) departures: Departures,
 }
 
 impl PartialEq for State {
@@ -175,6 +182,7 @@ impl PartialEq for State {
         same(&self.touches, &other.touches)
             && same(&self.copies, &other.copies)
             && self.products == other.products
+            && self.departures == other.departures
     }
 }
 
@@ -182,6 +190,9 @@ impl State {
     pub(super) fn add(&mut self, touch: Touch) {
         if touch.kind == Kind::Copy {
             self.close_group();
+            for copy in self.copies.iter_mut().filter(|copy| copy.tile == touch.tile) {
+                copy.younger = copy.younger.saturating_add(1).min(MAX_SINCE);
+            }
             self.add_copy(touch);
         } else if !self.touches.contains(&touch) {
             self.touches.push(touch);
@@ -193,6 +204,7 @@ impl State {
         match self.copies.iter_mut().find(|known| known.is_same(&copy)) {
             Some(known) => {
                 known.since = known.since.min(copy.since);
+                known.younger = known.younger.min(copy.younger);
                 known.settled &= copy.settled;
             }
             None => self.copies.push(copy),
@@ -226,12 +238,14 @@ impl State {
                 || touch.slot.as_ref().is_some_and(|s| held.contains(s))
         };
         self.touches.retain(stays);
+        self.departures.hand_over(stays);
         self.copies.retain(|copy| !copy.settled || stays(copy));
     }
 
     /// All threads meet.
     pub(super) fn sync(&mut self) {
         self.touches.clear();
+        self.departures.sync();
         self.copies.retain(|copy| !copy.settled);
     }
 
@@ -244,6 +258,7 @@ impl State {
             self.add_copy(copy);
         }
         self.products.join(other.products);
+        self.departures.join(other.departures);
     }
 
     /// A back edge. `own` are the values that the body of the loop defines.
@@ -265,6 +280,7 @@ impl State {
             self.add_copy(copy);
         }
         self.products.next_round(var, step, most, own);
+        self.departures.next_round(var, step, most, own);
     }
 }
 
@@ -276,6 +292,7 @@ pub(super) fn touches(stmts: &[Stmt]) -> bool {
         }
         StmtKind::CopyAsync { .. }
         | StmtKind::EmptyGroup
+        | StmtKind::Outgoing(_)
         | StmtKind::Settle { .. }
         | StmtKind::Warpgroup(_)
         | StmtKind::Tensor(_)
