@@ -42,7 +42,15 @@ const EDGES: [(&str, &[&str], &[&str]); 17] = [
     ),
     (
         "kernel_tests",
-        &["kernel_abi", "kernel_dsl", "kernel_emulator", "kernel_ir", "kernel_mutation", "kimi_k3"],
+        &[
+            "kernel_abi",
+            "kernel_dsl",
+            "kernel_emulator",
+            "kernel_ir",
+            "kernel_mutation",
+            "kernel_reduction",
+            "kimi_k3",
+        ],
         &["kernel_audit", "kernel_codegen", "kernel_memory_model", "kernel_runtime", "kernelc"],
     ),
     (

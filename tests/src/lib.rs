@@ -6,6 +6,7 @@
 pub mod decode;
 pub mod directive;
 pub mod examples;
+pub mod fuzz;
 pub mod gpu;
 pub mod k3;
 pub mod layer1;

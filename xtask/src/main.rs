@@ -15,6 +15,7 @@ mod counts;
 mod decode;
 mod demo;
 mod filetest;
+mod fuzz;
 mod manifest;
 mod mutate;
 mod process;
@@ -47,6 +48,9 @@ usage: cargo xtask COMMAND
                         --sets A,B             of recall, ith, arith (default all three)
                         --jobs N               tasks at a time (default 2)
   filetest [PATH|NAME]  run the file tests whose name holds one of the words or paths
+  fuzz                  change kernels at random: nothing panics, and what is accepted runs as promised
+                        --minutes N            how long (default 10)
+                        --seed S               of the changes (default 1)
   mutate                take one synchronisation of every kernel away at a time and say what sees it
   schedules [WORD]      run every operation file and every kernel of kimi-k3-mini on the emulator in many schedules
                         --count N              schedules of each (default 1000)
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Some("decode") => decode::main(&rest),
         Some("demo") => demo::main(&rest),
         Some("filetest") => filetest::main(&rest),
+        Some("fuzz") => fuzz::main(&rest),
         Some("mutate") => mutate::main(&rest),
         Some("schedules") => schedules::main(&rest),
         Some("setup") => setup::main(&rest),
