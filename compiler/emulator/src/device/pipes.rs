@@ -187,10 +187,20 @@ impl<'k> Machine<'k> {
         (place, everywhere): (Place, bool),
         span: Span,
     ) -> Result<(), EmuError> {
+        self.fill_in(self.member.targets(everywhere), pieces, place, span)
+    }
+
+    fn fill_in(
+        &self,
+        ctas: std::ops::Range<usize>,
+        pieces: &[(i64, Vec<u8>)],
+        place: Place,
+        span: Span,
+    ) -> Result<(), EmuError> {
         let (Post { pipes, .. }, _) = self.post();
         let count = pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        for cta in self.member.targets(everywhere) {
+        for cta in ctas {
             let is_own = cta == self.member.rank();
             let mut shared = self.member.shared(cta);
             let rounds = Arc::clone(shared.rounds());
@@ -224,6 +234,9 @@ impl<'k> Machine<'k> {
     ) -> Result<(), EmuError> {
         let (Post { pipes, .. }, span) = (self.post().0, self.span(loc));
         let Some((cta, sent)) = self.sent(src, dest, vector, loc)? else { return Ok(()) };
+        if !self.kernel.barriers[place.barrier].barrier.of_cluster {
+            return self.fill_in(cta..cta + 1, &sent, place, span);
+        }
         let stamp = pipes.stamp_of_inbox(place, span);
         let barrier = place.barrier;
         let land = move |shared: &mut Shared| {

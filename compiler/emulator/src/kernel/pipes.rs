@@ -7,6 +7,7 @@ use kernel_ir::kernel::{BarrierId, CopyWay, PipeOp, RoleId, Storage, TileAccess,
 use kernel_ir::ops::Elements;
 
 use super::Machine;
+use super::access::Tile;
 use super::smem::SharedTiles;
 use crate::error::{EmuError, ErrorKind};
 use crate::pipes::{HasRounds, Pipes, Place};
@@ -101,7 +102,6 @@ impl<'k> Machine<'k> {
         (place, everywhere): (Place, bool),
         way: CopyWay,
     ) -> Result<(), EmuError> {
-        let (Post { pipes, .. }, _) = self.post();
         let Storage::Buffer(param) = source.storage else { return Ok(()) };
         let from = match way {
             CopyWay::Bulk => self.resolve(source, "copied")?,
@@ -116,17 +116,30 @@ impl<'k> Machine<'k> {
             view.check_read(param, source.span)?;
             view.load(param, start, count, &mut elements, at, source.span)
         })?;
-        let bytes = (len as u64 * u64::from(dtype.bits()) / 8) as u32;
-        for cta in self.member.targets(everywhere) {
+        self.fill(dest, &to, elements, place, self.member.targets(everywhere))
+    }
+
+    /// Elements go to the same place of some CTAs of the cluster, each of which counts their bytes.
+    fn fill(
+        &self,
+        dest: &TileAccess,
+        to: &Tile,
+        elements: Elements,
+        place: Place,
+        ctas: std::ops::Range<usize>,
+    ) -> Result<(), EmuError> {
+        let Post { pipes, .. } = self.post().0;
+        let bytes = elements.len() as u64 * u64::from(elements.dtype().bits()) / 8;
+        for cta in ctas {
             let begun = match cta == self.member.rank() {
                 true => {
                     let stamp = pipes.stamp(place, dest.span);
-                    self.begin_bulk(dest, &to, (cta, &self.clock, stamp))?
+                    self.begin_bulk(dest, to, (cta, &self.clock, stamp))?
                 }
                 false => {
                     let rounds = Arc::clone(self.member.shared(cta).rounds());
                     let (known, stamp) = (rounds.given_back(place), rounds.stamp(place, dest.span));
-                    self.begin_bulk(dest, &to, (cta, &known, stamp))?
+                    self.begin_bulk(dest, to, (cta, &known, stamp))?
                 }
             };
             let Some(places) = begun else { return Ok(()) };
@@ -135,7 +148,8 @@ impl<'k> Machine<'k> {
                 shared.land(places, &elements);
                 Ok(())
             };
-            pipes.start(cta, place, bytes, dest.span, Box::new(land));
+            let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+            pipes.start(cta, place, count, dest.span, Box::new(land));
         }
         Ok(())
     }
@@ -146,6 +160,9 @@ impl<'k> Machine<'k> {
         let to = self.resolve(dest, "sent")?;
         let Some((cta, places)) = self.places_of(dest, &to)? else { return Ok(()) };
         let elements = (*self.value(value)).clone();
+        if !self.kernel.barriers[place.barrier].of_cluster {
+            return self.fill(dest, &to, elements, place, cta..cta + 1);
+        }
         let stamp = pipes.stamp_of_inbox(place, dest.span);
         let (name, size) = (self.kernel.smem[places.tile()].name.clone(), elements.dtype().bits());
         let bytes = elements.len() as u64 * u64::from(size) / 8;

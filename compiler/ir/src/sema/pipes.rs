@@ -627,7 +627,7 @@ impl<'a> Lower<'a> {
         }
         let value = self.expr(&mv.source);
         let slice = self.slice(dest, dest.span);
-        let (meeting, _, at, cta) = self.meeting_of(into)?;
+        let (meeting, part, at, cta) = self.meeting_of(into)?;
         let (value, slice) = (value?, slice?);
         let (Storage::Remote(_, _, to), Whose::One(cta)) = (slice.storage, cta) else {
             return Err(self.error(
@@ -636,13 +636,14 @@ impl<'a> Lower<'a> {
                     .help("write `copy.st_async v -> s@cta(c)[…] into b@cta(c);`"),
             ));
         };
-        let Meeting::Barrier(barrier) = meeting else {
-            return Err(self.not_built(into.span, "stores into a pipeline of another CTA"));
-        };
+        let (barrier, partner) = self.side(meeting, part, into.span)?;
         let operand = self.expr(cta)?;
         let counted = self.scalar(operand, DType::I32, "the rank of a CTA", cta.span)?;
         let declared = &self.kernel.barriers[barrier];
-        if !declared.of_cluster {
+        if partner.is_some() && declared.bytes > 0 {
+            self.takes_part(barrier, true, span)?;
+            self.pipes.casts.push((barrier, span));
+        } else if !declared.of_cluster {
             let at = declared.span;
             return Err(self.error(
                 Diagnostic::error(Code::E0154, "a barrier that counts no bytes of other CTAs")

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
-use super::rounds::{Act, Cast, Rounds};
+use super::rounds::{Act, Cast, Rounds, To};
 use crate::kernel::{BarrierId, Kernel, Op, PipeOp, RoleId, SmemId, Stmt, StmtKind, each_access};
 
 /// Copies into one index that are compared with each other.
@@ -34,17 +34,18 @@ pub(super) fn unknown(kernel: &Kernel, barrier: BarrierId) -> Diagnostic {
 pub(super) fn from_others(
     kernel: &Kernel,
     barrier: BarrierId,
-    rank: usize,
+    rank: i64,
     all: &[Rounds<'_>],
 ) -> BTreeMap<i64, u64> {
     let mut bytes = BTreeMap::new();
     if !kernel.barriers[barrier].everywhere {
         return bytes;
     }
-    for (_, rounds) in all.iter().enumerate().filter(|(other, _)| *other != rank) {
+    for (_, rounds) in (0..).zip(all).filter(|(other, _)| *other != rank) {
         for event in rounds.roles.iter().flat_map(|role| &role.events) {
-            if let Act::Fill { bytes: own, everywhere: true } = event.act
+            if let Act::Fill { bytes: own, to } = event.act
                 && event.barrier == barrier
+                && to.reaches(rank)
             {
                 let sum = bytes.entry(event.index).or_insert(0u64);
                 *sum = sum.saturating_add(own);
@@ -70,25 +71,29 @@ pub(super) fn check(
         let why = format!("CTA {rank} handles {count} indices, and CTA 0 handles {first}");
         return Some(wrong(declared.span, why).help("let all CTAs go round equally often"));
     }
-    let mut by_index: BTreeMap<i64, Vec<(usize, &Cast<'_>)>> = BTreeMap::new();
-    for (rank, rounds) in all.iter().enumerate() {
+    let mut by_index: BTreeMap<i64, Vec<&Cast<'_>>> = BTreeMap::new();
+    for rounds in all {
         for cast in rounds.cast.iter().filter(|cast| cast.barrier == barrier) {
-            by_index.entry(cast.index).or_default().push((rank, cast));
+            by_index.entry(cast.index).or_default().push(cast);
         }
     }
     let mut tiles = BTreeSet::new();
     for casts in by_index.values() {
-        if let Some((_, last)) = casts.get(MAX_CASTS) {
+        if let Some(last) = casts.get(MAX_CASTS) {
             let why =
                 format!("more than {MAX_CASTS} copies into one index are too many to compare");
             return Some(wrong(last.span, why));
         }
+        let is_there = |cast: &Cast<'_>| (0..all.len() as i64).any(|rank| cast.to.reaches(rank));
+        if let Some(cast) = casts.iter().find(|cast| !is_there(cast)) {
+            return Some(wrong(cast.span, "there is no such CTA in the cluster".to_owned()));
+        }
         for (i, a) in casts.iter().enumerate() {
-            tiles.extend(a.1.dest.storage.tile().map(|(tile, _)| tile));
-            if let Some((_, b)) = casts[..i].iter().find(|b| meet(kernel, a, b)) {
+            tiles.extend(a.dest.storage.tile().map(|(tile, _)| tile));
+            if let Some(b) = casts[..i].iter().find(|b| meet(kernel, a, b)) {
                 let why = "this writes elements that another copy into the same index writes";
                 return Some(
-                    wrong(a.1.span, why.to_owned())
+                    wrong(a.span, why.to_owned())
                         .secondary(b.span, "the other one")
                         .help("let each CTA bring a part of its own: `s@cta(*)@t[cluster.rank * n .. + n, :]`"),
                 );
@@ -101,9 +106,10 @@ pub(super) fn check(
 }
 
 /// True unless two copies provably have no element of a CTA in common.
-fn meet(kernel: &Kernel, a: &(usize, &Cast<'_>), b: &(usize, &Cast<'_>)) -> bool {
-    let ((first, a), (second, b)) = (a, b);
-    if first != second && !a.everywhere && !b.everywhere {
+fn meet(kernel: &Kernel, a: &Cast<'_>, b: &Cast<'_>) -> bool {
+    if let (To::One(first), To::One(second)) = (a.to, b.to)
+        && first != second
+    {
         return false;
     }
     let tile = |cast: &Cast<'_>| cast.dest.storage.tile().map(|(tile, _)| tile);

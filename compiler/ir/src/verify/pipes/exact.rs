@@ -41,7 +41,7 @@ impl Exact {
                 let mut counts = Vec::with_capacity(all.len());
                 for (rank, rounds) in (0..).zip(&all) {
                     let others = cast::from_others(kernel, barrier, rank, &all);
-                    match (Judge { kernel, barrier, rounds, others }).check() {
+                    match (Judge { kernel, barrier, rounds, rank, others }).check() {
                         Ok(count) => counts.push(count),
                         Err(found) => return Some(found),
                     }
@@ -100,6 +100,8 @@ struct Judge<'a> {
     kernel: &'a Kernel,
     barrier: BarrierId,
     rounds: &'a Rounds<'a>,
+    /// In the cluster.
+    rank: i64,
     /// By index, bytes that copies of other CTAs bring.
     others: BTreeMap<i64, u64>,
 }
@@ -230,7 +232,8 @@ impl Judge<'_> {
                 let sum = progress.bytes.first().copied().unwrap_or(0).saturating_add(bytes);
                 progress.bytes = vec![sum];
             }
-            Act::Fill { bytes, .. } => {
+            Act::Fill { bytes, to } => {
+                let bytes = if to.reaches(self.rank) { bytes } else { 0 };
                 let place = usize::try_from(index).ok();
                 let so_far = place.and_then(|place| progress.bytes.get_mut(place));
                 let Some(so_far) = so_far else {
@@ -393,16 +396,16 @@ fn may_go(kernel: &Kernel, come: &Come, rank: i64, event: &Event) -> bool {
 }
 
 fn go(kernel: &Kernel, come: &mut Come, rank: i64, role: RoleId, event: &Event) {
-    let ctas = |everywhere: bool| match everywhere {
-        true => 0..i64::from(kernel.launch.cluster_size()),
-        false => rank..rank + 1,
-    };
+    let all = || 0..i64::from(kernel.launch.cluster_size());
+    let ctas = |everywhere: bool| if everywhere { all() } else { rank..rank + 1 };
     let mut land = |cta: i64, bytes: u64| {
         *come.bytes.entry((cta, event.barrier, event.index)).or_insert(0) += bytes;
     };
     match event.act {
         Act::Open | Act::Wait => {}
-        Act::Fill { bytes, everywhere } => ctas(everywhere).for_each(|cta| land(cta, bytes)),
+        Act::Fill { bytes, to } => {
+            all().filter(|cta| to.reaches(*cta)).for_each(|cta| land(cta, bytes));
+        }
         Act::Send { cta, bytes } => land(cta, bytes),
         Act::Release { barrier, everywhere } => {
             let role = &kernel.roles[role];

@@ -26,6 +26,7 @@ pub(in crate::verify) fn inboxes(kernel: &Kernel) -> Vec<(SmemId, BarrierId)> {
     let mut found = Vec::new();
     crate::kernel::each_pipe_op(&kernel.body, &mut |op, _| {
         if let PipeOp::Send { dest, barrier, .. } = op
+            && kernel.barriers[*barrier].of_cluster
             && let Some((tile, _)) = dest.storage.tile()
             && !found.contains(&(tile, *barrier))
         {

@@ -24,14 +24,31 @@ pub(super) const MAX_STEPS: u32 = 1 << 18;
 pub(super) enum Act {
     /// `open p@t`
     Open,
-    /// A copy of so many bytes, to the own CTA or to all of the cluster.
-    Fill { bytes: u64, everywhere: bool },
+    /// A copy of so many bytes.
+    Fill { bytes: u64, to: To },
     /// `wait b@t`
     Wait,
     /// `release b@t`, in the own CTA or in all of the cluster.
     Release { barrier: BarrierId, everywhere: bool },
     /// Bytes that are sent to the barrier of the CTA with a rank.
     Send { cta: i64, bytes: u64 },
+}
+
+/// The CTAs of a cluster that a copy goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    All,
+    One(i64),
+}
+
+impl To {
+    /// Whether it goes to the one with a rank.
+    pub(super) fn reaches(self, rank: i64) -> bool {
+        match self {
+            To::All => true,
+            To::One(cta) => cta == rank,
+        }
+    }
 }
 
 /// An operation at a barrier.
@@ -74,8 +91,7 @@ pub(super) struct Cast<'k> {
     /// The barrier by which the pipeline is known.
     pub(super) barrier: BarrierId,
     pub(super) index: i64,
-    /// It goes to all CTAs, not to the own one alone.
-    pub(super) everywhere: bool,
+    pub(super) to: To,
     pub(super) dest: &'k TileAccess,
     pub(super) sides: Sides,
     pub(super) slot: i64,
@@ -233,25 +249,21 @@ impl<'a> Run<'a> {
                 Act::Release { barrier: *barrier, everywhere: *everywhere }
             }
             PipeOp::Copy { dest, everywhere, .. } => {
-                if self.kernel.barriers[barrier].everywhere {
-                    let Some((sides, slot)) = self.places(dest) else {
-                        self.found.unknown.insert(barrier);
-                        return;
-                    };
-                    let index = i64::from(index);
-                    let everywhere = *everywhere;
-                    self.found.cast.push(Cast {
-                        barrier,
-                        index,
-                        everywhere,
-                        dest,
-                        sides,
-                        slot,
-                        span,
-                    });
+                let to = if *everywhere { To::All } else { To::One(self.rank.into()) };
+                let is_cast = self.kernel.barriers[barrier].everywhere;
+                if is_cast && !self.cast(barrier, index, to, dest, span) {
+                    return;
                 }
-                let bytes = super::bytes_of(self.kernel, dest);
-                Act::Fill { bytes, everywhere: *everywhere }
+                Act::Fill { bytes: super::bytes_of(self.kernel, dest), to }
+            }
+            PipeOp::Send { dest, .. } if self.kernel.barriers[barrier].partner.is_some() => {
+                let cta = dest.storage.cta().and_then(|cta| self.int(cta));
+                let to = To::One(cta.map_or(-1, i64::from));
+                if cta.is_none() || !self.cast(barrier, index, to, dest, span) {
+                    self.found.unknown.insert(barrier);
+                    return;
+                }
+                Act::Fill { bytes: super::bytes_of(self.kernel, dest), to }
             }
             PipeOp::Send { dest, .. } => {
                 let Some(sent) = self.sent(barrier, dest, span) else {
@@ -266,6 +278,24 @@ impl<'a> Run<'a> {
         if let Some(role) = self.found.roles.last_mut().filter(|_| self.role.is_some()) {
             role.events.push(Event { barrier, act, index: index.into(), span });
         }
+    }
+
+    /// Notes what a copy into slots of all CTAs writes; false where that is not known.
+    fn cast(
+        &mut self,
+        barrier: BarrierId,
+        index: i32,
+        to: To,
+        dest: &'a TileAccess,
+        span: Span,
+    ) -> bool {
+        let Some((sides, slot)) = self.places(dest) else {
+            self.found.unknown.insert(barrier);
+            return false;
+        };
+        let index = i64::from(index);
+        self.found.cast.push(Cast { barrier, index, to, dest, sides, slot, span });
+        true
     }
 
     /// Where elements are sent, if that is known.
