@@ -44,6 +44,8 @@ pub struct KernelObligations {
     pub launches: Vec<u32>,
     /// The `arrive.last` operations: a fence, an atomic, a fence.
     pub arrivals: Vec<u32>,
+    /// Atomic operations whose order with others does not matter.
+    pub updates: Vec<u32>,
     /// The signals to other ranks: a reduction with release.
     pub signals: Vec<u32>,
     /// The waits for signals of other ranks: a load with acquire that its own branch repeats.
@@ -345,9 +347,11 @@ fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     // A load with acquire; in the machine code some order is what is left of it.
     let is_await =
         |role: &Role| matches!(role, Role::Read { order: Order::Acquire | Order::Strong, .. });
-    for &line in &stage.duties.signals {
+    let signals = stage.duties.signals.iter().map(|&line| (line, "a signal"));
+    let updates = stage.duties.updates.iter().map(|&line| (line, "an atomic"));
+    for (line, what) in signals.chain(updates) {
         if nodes(stage, is_signal, Some(line)).is_empty() {
-            let message = format!("a signal to other ranks is not in the {place}");
+            let message = format!("{what} is not in the {place}");
             judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
         }
     }

@@ -283,9 +283,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let elements = self.load_matrices(*dst, place, loads)?;
                 self.define(*dst, elements)
             }
-            DeviceOp::Store { src, place, vectors, cache } => {
-                self.store(src, place, vectors, *cache)
-            }
+            DeviceOp::Store { src, place, vectors, update, cache } => match update {
+                None => self.store(src, place, vectors, *cache),
+                Some(op) => self.update(*op, src, place, vectors),
+            },
             DeviceOp::Prefetch { place, vectors, bytes: None, evict } => {
                 self.prefetch(place, vectors, *evict)
             }
@@ -340,8 +341,8 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.build.effect(&crate::mnemonic::fence(), &[]);
                 Ok(())
             }
-            DeviceOp::AtomicInc { dst, param, at, limit } => {
-                let old = self.atomic_inc(*param, at, *limit)?;
+            DeviceOp::Atomic { dst, param, at, change } => {
+                let old = self.atomic(*param, at, *change)?;
                 self.define(*dst, vec![old])
             }
             DeviceOp::GridWait => {
@@ -358,6 +359,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DeviceOp::For { var, start, end, step, body } => {
                 self.r#for(*var, *start, *end, *step, body)
             }
+            DeviceOp::Repeat { body, again } => self.repeat(body, *again),
             DeviceOp::If { cond, then_body, else_body } => self.r#if(*cond, then_body, else_body),
         }
     }

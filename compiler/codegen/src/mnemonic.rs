@@ -8,6 +8,7 @@
 mod pipes;
 
 use kernel_abi::DType;
+use kernel_ir::ops::AtomicOp;
 use kernel_ir::ops::inline::register_bits;
 
 pub(crate) use pipes::*;
@@ -125,9 +126,35 @@ pub(crate) fn wait_for() -> Asm {
     )
 }
 
-/// The old value of a word, which becomes 0 at the limit and else 1 more. Relaxed: fences stand beside it.
-pub(crate) fn atomic_inc() -> Asm {
-    Asm::effect("atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;", "=r,l,r")
+/// The type that an atomic names, and the register that holds it.
+fn atomic_type(op: &str, dtype: DType) -> (&'static str, &'static str) {
+    match (op, dtype) {
+        ("and" | "or", DType::U64) => ("b64", "l"),
+        (_, DType::U64) => ("u64", "l"),
+        ("and" | "or", _) => ("b32", "r"),
+        (_, DType::I32) => ("s32", "r"),
+        (_, _) => ("u32", "r"),
+    }
+}
+
+/// The old value of an element that is changed in one step, relaxed, for all threads of the device. Arguments: address;
+/// value, or for `inc` the greatest one.
+pub(crate) fn atomic(op: &str, dtype: DType) -> Asm {
+    let (r#type, register) = atomic_type(op, dtype);
+    Asm::effect(
+        &format!("atom.relaxed.gpu.global.{op}.{type} $0, [$1], $2;"),
+        &format!("={register},l,{register}"),
+    )
+}
+
+/// Changes an element in one step, relaxed, for all threads of the device. Arguments: address; value; predicate.
+pub(crate) fn update(op: AtomicOp, dtype: DType, predicated: bool) -> Asm {
+    let (r#type, register) = atomic_type(op.name(), dtype);
+    let (guard, last) = if predicated { ("@$2 ", ",b") } else { ("", "") };
+    Asm::effect(
+        &format!("{guard}red.relaxed.gpu.global.{}.{type} [$0], $1;", op.name()),
+        &format!("l,{register}{last}"),
+    )
 }
 
 /// Ends the thread.

@@ -59,6 +59,11 @@ impl<S> Cluster<S> {
             ctas,
         }
     }
+
+    /// Where in the grid a CTA of the cluster is.
+    pub(crate) fn position(&self, rank: usize) -> [u32; 3] {
+        self.ctas[rank]
+    }
 }
 
 /// One CTA of a cluster at work.
@@ -125,7 +130,7 @@ impl<'c, S> Member<'c, S> {
 
     /// Where in the grid a CTA of the cluster is.
     pub(crate) fn position(self, rank: usize) -> [u32; 3] {
-        self.cluster.ctas[rank]
+        self.cluster.position(rank)
     }
 
     /// How far a CTA of the cluster is.

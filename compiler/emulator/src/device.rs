@@ -24,7 +24,8 @@ use std::rc::Rc;
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::device::{
-    Arg, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, OpRole, SlotId, Special, Vector,
+    Arg, Change, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, OpRole, SlotId, Special,
+    Vector,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::{Id, IndexVec};
@@ -37,7 +38,7 @@ use crate::cluster::Member;
 use crate::counters::{Event, Printed, Trace};
 use crate::departures::Departures;
 use crate::error::{EmuError, ErrorKind};
-use crate::grid::{self, Ended};
+use crate::grid::{self, Ended, Grid, Meets};
 use crate::kernel::{failed_assert, format_text, too_many_steps};
 use crate::memory::Memory;
 use crate::options::Options;
@@ -69,9 +70,44 @@ pub fn run_device(
         machine.block(&kernel.body)?;
         machine.end()
     };
-    let has_roles = !kernel.roles.is_empty();
+    let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
     let shared = || Shared::new(kernel);
-    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, has_roles, shared, run)
+    let grid = Grid { params, launch, span, roles, meets: meets(kernel), options };
+    grid::run_grid(&grid, memory, shared, run)
+}
+
+/// What the CTAs have to do with each other.
+fn meets(kernel: &DeviceKernel) -> Meets {
+    if takes_turns(&kernel.body) {
+        return Meets::Waits;
+    }
+    let counts = kernel.params.iter().any(|param| param.counts_arrivals());
+    if counts || updates(&kernel.body) { Meets::Counts } else { Meets::Apart }
+}
+
+/// True where it depends on other CTAs what some statement does.
+fn takes_turns(stmts: &[DeviceStmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.op {
+        DeviceOp::Repeat { .. } => true,
+        DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => takes_turns(body),
+        DeviceOp::If { then_body, else_body, .. } => {
+            takes_turns(then_body) || takes_turns(else_body)
+        }
+        _ => false,
+    })
+}
+
+/// True where some statement changes elements in one step.
+fn updates(stmts: &[DeviceStmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.op {
+        DeviceOp::Store { update, .. } => update.is_some(),
+        DeviceOp::Atomic { .. } => true,
+        DeviceOp::For { body, .. }
+        | DeviceOp::Role { body, .. }
+        | DeviceOp::Repeat { body, .. } => updates(body),
+        DeviceOp::If { then_body, else_body, .. } => updates(then_body) || updates(else_body),
+        _ => false,
+    })
 }
 
 /// Which threads take part: all, or those with `true`.
@@ -264,8 +300,8 @@ impl<'k> Machine<'k> {
             DeviceOp::LoadMatrices { dst, place, loads } => {
                 self.load_matrices(*dst, place, loads, loc)?;
             }
-            DeviceOp::Store { src, place, vectors, cache: _ } => {
-                self.store(src, place, vectors, loc)?;
+            DeviceOp::Store { src, place, vectors, update, cache: _ } => {
+                self.store(src, place, vectors, *update, loc)?;
             }
             DeviceOp::Prefetch { place, vectors, bytes, evict: _ } => {
                 self.prefetch(place, vectors, *bytes, loc)?;
@@ -321,8 +357,8 @@ impl<'k> Machine<'k> {
                 self.signal(*param, *rank, at, *add, loc)?;
             }
             DeviceOp::Await { param, at, until } => self.wait_for(*param, at, *until, loc)?,
-            DeviceOp::AtomicInc { dst, param, at, limit } => {
-                self.count(*dst, *param, at, *limit, loc)?;
+            DeviceOp::Atomic { dst, param, at, change } => {
+                self.atomic(*dst, *param, at, *change, loc)?;
             }
             DeviceOp::GridWait => {
                 self.uniform_only("`grid_wait`", loc)?;
@@ -355,34 +391,27 @@ impl<'k> Machine<'k> {
                     at += i64::from(*step);
                 }
             }
-            DeviceOp::If { cond, then_body, else_body } => match self.kernel.locs[loc].role {
-                OpRole::LastArriver { param } if self.uniform(*cond, loc)? == Some(1) => {
-                    self.view.enter_last(param);
-                    self.choose(*cond, then_body, else_body, loc)?;
-                    self.view.leave_last();
+            DeviceOp::Repeat { body, again } => loop {
+                self.step(loc)?;
+                self.block(body)?;
+                if self.uniform(*again, loc)? != Some(1) {
+                    break;
                 }
-                OpRole::LastArriver { .. }
-                | OpRole::Arrive { .. }
-                | OpRole::Signal { .. }
-                | OpRole::Await { .. }
-                | OpRole::Compute
-                | OpRole::Load { .. }
-                | OpRole::Store { .. }
-                | OpRole::Prefetch { .. }
-                | OpRole::GridWait
-                | OpRole::GridLaunch => self.choose(*cond, then_body, else_body, loc)?,
             },
+            DeviceOp::If { cond, then_body, else_body } => {
+                self.choose(*cond, then_body, else_body, loc)?;
+            }
         }
         Ok(())
     }
 
-    /// Counts once for each active thread; the others have no old value.
-    fn count(
+    /// Changes an element once for each active thread; the others have no old value.
+    fn atomic(
         &mut self,
         dst: FragId,
         param: ParamId,
         at: &Vector,
-        limit: u32,
+        change: Change,
         loc: LocId,
     ) -> Result<(), EmuError> {
         let span = self.span(loc);
@@ -391,8 +420,20 @@ impl<'k> Machine<'k> {
         let mut undefined = vec![true; self.threads];
         for t in (0..self.threads).filter(|&t| self.is_active(t)).collect::<Vec<_>>() {
             let start = self.start(at, t, loc)?;
-            let old = self.view.count(param, start, limit, span).map_err(|e| e.thread(t))?;
-            out.set(t, u64::from(old));
+            let (frag, element) = change.register();
+            let by = self.code(frag, element, t, loc)?;
+            let old = match change {
+                Change::Count { .. } => {
+                    let arrives = matches!(self.kernel.locs[loc].role, OpRole::Arrive { .. });
+                    let count = if arrives { View::arrive } else { View::take };
+                    count(&self.view, param, start, by as u32, span).map(u64::from)
+                }
+                Change::Apply { op, .. } => self
+                    .view
+                    .inside(param, start, 1, span)
+                    .and_then(|start| self.view.update(param, start as u64, op, by, span)),
+            };
+            out.set(t, old.map_err(|e| e.thread(t))?);
             undefined[t] = false;
         }
         self.set(dst, Registers { elements: out, undefined: registers::some_if_any(undefined) });

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Launch, Param, ParamId};
@@ -11,11 +10,11 @@ use rayon::prelude::*;
 use crate::cluster::{Cluster, Member};
 use crate::counters::Trace;
 use crate::error::{EmuError, ErrorKind};
+use crate::fabric::{self, Between, Fabric, Party};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
-use crate::together::{self, Together};
-use crate::turns::{self, Seat};
+use crate::turns::{self, MAX_PARTS, Seat};
 use crate::view::{Launched, PAGE, Stores};
 use kernel_dsl::source::Span;
 
@@ -28,78 +27,128 @@ pub(crate) struct Ended {
     pub(crate) trace: Trace,
 }
 
-/// Runs every CTA with `run`, those of a cluster taking turns, and merges the stores in the order of the CTAs. Each has
-/// shared memory of its own, made by `shared`; where there are roles, the CTAs take turns with them. Of several errors the one of the lowest cluster is reported.
+/// What is run: a kernel of either level on one rank.
+pub(crate) struct Grid<'k> {
+    pub(crate) params: &'k IndexVec<ParamId, Param>,
+    pub(crate) launch: &'k Launch,
+    pub(crate) span: Span,
+    /// Roles of the kernel.
+    pub(crate) roles: usize,
+    pub(crate) meets: Meets,
+    pub(crate) options: &'k Options,
+}
+
+/// What the CTAs of a kernel have to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Meets {
+    /// Each runs for itself, or with its cluster.
+    Apart,
+    /// They count arrivals or update words, and one never waits for another.
+    Counts,
+    /// What one does depends on how far others are.
+    Waits,
+}
+
+/// Runs every CTA with `run`. Where they have nothing to do with each other, or with their cluster alone, their stores
+/// are merged in the order of the CTAs, and of several errors the one of the lowest cluster is reported. Else they run
+/// one after the other in the order of the schedule, or take turns where one may wait for another. Each has shared
+/// memory of its own, made by `shared`.
 pub(crate) fn run_grid<S: Send>(
-    params: &IndexVec<ParamId, Param>,
-    launch: &Launch,
+    grid: &Grid<'_>,
     memory: &mut Memory,
-    options: &Options,
-    kernel_span: Span,
-    has_roles: bool,
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Trace, EmuError> {
+    let Grid { params, launch, span, roles, meets, options } = *grid;
     let extents = launch::check(params, memory)?;
     let [x, y, z] = launch.grid;
     let count = u64::from(x) * u64::from(y).saturating_mul(u64::from(z));
-    if count > MAX_CTAS {
-        let message = format!("a grid of {count} CTAs; the emulator runs up to {MAX_CTAS}");
-        return Err(EmuError::new(ErrorKind::StepLimit, kernel_span, message));
+    let limit = if meets == Meets::Waits { MAX_PARTS } else { MAX_CTAS };
+    if count > limit {
+        let message = format!("a grid of {count} CTAs; the emulator runs up to {limit}");
+        return Err(EmuError::new(ErrorKind::StepLimit, span, message));
     }
-    let cta = |i: usize| position(launch.grid, i);
-    together::check_zero(params, memory)?;
-    let together = Together::new(params).map(Mutex::new);
+    fabric::check_zero(params, memory)?;
     let clusters = Clusters::new(launch);
-    let run_cluster = |number: usize, launched: Launched<'_>| -> Result<Vec<Ended>, EmuError> {
+    let fabric = (meets != Meets::Apart).then(|| {
+        let memories = std::slice::from_ref(&*memory);
+        Fabric::new(params, memories, Between::Ctas, count as usize, roles)
+    });
+    let launched = Launched::new(params, memory, &extents, launch, options);
+    let one = |cluster: &Cluster<S>, seat: Option<&Seat<'_>>, rank: usize| {
+        let position = cluster.position(rank);
+        let member = Member::start(cluster, seat, rank);
+        let Some(fabric) = &fabric else {
+            let ended = run(position, launched, member);
+            member.end();
+            return ended;
+        };
+        let cta = clusters.number(position);
+        let (world, grid, role) = (1, launch.grid, None);
+        let party = Party { fabric, seat, rank: 0, world, grid, cta, role };
+        let ended = run(position, launched.among(party), member);
+        member.end();
+        fabric.end_cta(cta);
+        ended
+    };
+    let run_cluster = |number: usize| -> Result<Vec<Ended>, EmuError> {
         let ctas = clusters.ctas(number);
         let cluster = Cluster::new(ctas.clone(), &shared);
-        let one = |seat: Option<&Seat<'_>>, rank: usize| {
-            let member = Member::start(&cluster, seat, rank);
-            let ended = run(ctas[rank], launched, member);
-            member.end();
-            ended
-        };
-        if ctas.len() == 1 && !has_roles {
-            return one(None, 0).map(|ended| vec![ended]).map_err(|e| e.in_cta(ctas[0]));
+        if ctas.len() == 1 && roles == 0 {
+            return one(&cluster, None, 0).map(|ended| vec![ended]).map_err(|e| e.in_cta(ctas[0]));
         }
-        turns::run(ctas.len(), options.schedule, |seat, rank| one(Some(seat), rank))
+        turns::run(ctas.len(), options.schedule, |seat, rank| one(&cluster, Some(seat), rank))
             .map_err(|(rank, error)| error.in_cta(ctas[rank]))
     };
-    let ended = if let Some(together) = &together {
-        let launched = Launched::new(params, memory, &extents, launch, options).with(together);
-        for number in turns::order(clusters.count(), options.schedule) {
-            let ctas = clusters.ctas(number).into_iter().map(|cta| clusters.number(cta));
-            for (cta, ended) in ctas.zip(run_cluster(number, launched)?) {
-                locked(together).end(params, memory, cta, ended);
-            }
+    let ended = match meets {
+        Meets::Waits => {
+            let of = |number: usize| Cluster::new(clusters.ctas(number), &shared);
+            let all: Vec<Cluster<S>> = (0..clusters.count()).map(of).collect();
+            let size = launch.cluster_size().max(1) as usize;
+            let part = |seat: &Seat<'_>, i: usize| one(&all[i / size], Some(seat), i % size);
+            let ended = turns::run(count as usize, options.schedule, part);
+            let ended =
+                ended.map_err(|(i, error)| error.in_cta(all[i / size].position(i % size)))?;
+            let mut ended = ended.into_iter();
+            let all = all.iter().map(|_| ended.by_ref().take(size).collect()).collect();
+            clusters.in_order_of_ctas(all)
         }
-        let mut together = locked(together);
-        together.check(params, &cta)?;
-        std::mem::take(&mut together.ended).into_values().collect()
-    } else {
-        let launched = Launched::new(params, memory, &extents, launch, options);
-        let failed = AtomicUsize::new(usize::MAX);
-        // Clusters after a failed one need not run; those before it must, since the lowest error counts.
-        let one = |i: usize| {
-            if i > failed.load(Ordering::Relaxed) {
-                return None;
+        Meets::Counts => {
+            let mut all: Vec<Option<Vec<Ended>>> = (0..clusters.count()).map(|_| None).collect();
+            for number in turns::order(clusters.count(), options.schedule) {
+                all[number] = Some(run_cluster(number)?);
             }
-            let result = run_cluster(i, launched);
-            if result.is_err() {
-                failed.fetch_min(i, Ordering::Relaxed);
-            }
-            Some(result)
-        };
-        let all: Vec<Option<Result<Vec<Ended>, EmuError>>> = if options.parallel && count > 1 {
-            (0..clusters.count()).into_par_iter().map(one).collect()
-        } else {
-            (0..clusters.count()).map(one).collect()
-        };
-        let all = all.into_iter().flatten().collect::<Result<Vec<Vec<Ended>>, EmuError>>()?;
-        clusters.in_order_of_ctas(all)
+            clusters.in_order_of_ctas(all.into_iter().flatten().collect())
+        }
+        Meets::Apart => {
+            let failed = AtomicUsize::new(usize::MAX);
+            // Clusters after a failed one need not run; those before it must, since the lowest error counts.
+            let one = |i: usize| {
+                if i > failed.load(Ordering::Relaxed) {
+                    return None;
+                }
+                let result = run_cluster(i);
+                if result.is_err() {
+                    failed.fetch_min(i, Ordering::Relaxed);
+                }
+                Some(result)
+            };
+            let all: Vec<Option<Result<Vec<Ended>, EmuError>>> = if options.parallel && count > 1 {
+                (0..clusters.count()).into_par_iter().map(one).collect()
+            } else {
+                (0..clusters.count()).map(one).collect()
+            };
+            let all = all.into_iter().flatten().collect::<Result<Vec<Vec<Ended>>, EmuError>>()?;
+            clusters.in_order_of_ctas(all)
+        }
     };
-    finish(params, launch.grid, memory, ended)
+    let Some(fabric) = fabric else { return finish(params, launch.grid, memory, ended) };
+    fabric.check_counters(params)?;
+    fabric.into_memories(std::slice::from_mut(memory));
+    let mut trace = Trace::default();
+    ended.into_iter().for_each(|ended| trace.append(ended.trace));
+    launch::check_promises(params, memory)?;
+    Ok(trace)
 }
 
 /// Merges what the CTAs of a launch left, in their order.
@@ -172,11 +221,6 @@ impl Clusters {
 pub(crate) fn position([x, y, _]: [u32; 3], number: usize) -> [u32; 3] {
     let (i, x, y) = (number as u64, u64::from(x), u64::from(y));
     [(i % x) as u32, (i / x % y) as u32, (i / (x * y)) as u32]
-}
-
-/// What CTAs share; one of them runs at a time.
-pub(crate) fn locked(together: &Mutex<Together>) -> MutexGuard<'_, Together> {
-    together.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses two CTAs that store to one address.

@@ -13,7 +13,7 @@ mod smem;
 mod tests;
 mod tmem;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -21,10 +21,10 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{
-    Kernel, ParamId, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word,
+    Kernel, Op, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word,
 };
-use kernel_ir::ops::Elements;
 use kernel_ir::ops::contract::Contraction;
+use kernel_ir::ops::{AtomicOp, Elements};
 use kernel_ir::smem_plan::SmemPlan;
 
 use self::pipes::Post;
@@ -32,7 +32,7 @@ use crate::cluster::Member;
 use crate::counters::{Event, Printed, Trace};
 use crate::departures::Departures;
 use crate::error::{EmuError, ErrorKind};
-use crate::grid::{self, Ended};
+use crate::grid::{self, Ended, Grid, Meets};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::roles::Clock;
@@ -84,9 +84,36 @@ pub(crate) fn run_prepared(
         let traces = ranks::run(kernel, prepared, std::slice::from_mut(memory), 1, options)?;
         return Ok(traces.into_iter().next().unwrap_or_default());
     }
-    let has_roles = !kernel.roles.is_empty();
-    let span = kernel.span;
-    grid::run_grid(&kernel.params, &kernel.launch, memory, options, span, has_roles, shared, run)
+    let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
+    let (roles, meets) = (kernel.roles.len(), meets(kernel));
+    let grid = Grid { params, launch, span, roles, meets, options };
+    grid::run_grid(&grid, memory, shared, run)
+}
+
+/// What the CTAs have to do with each other.
+fn meets(kernel: &Kernel) -> Meets {
+    if takes_turns(&kernel.body) {
+        return Meets::Waits;
+    }
+    let counts = kernel.params.iter().any(|param| param.counts_arrivals());
+    if counts || updates(&kernel.body) { Meets::Counts } else { Meets::Apart }
+}
+
+/// True where it depends on other CTAs what some statement does.
+fn takes_turns(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::For { tickets: Some(_), .. } => true,
+        other => other.bodies().into_iter().any(takes_turns),
+    })
+}
+
+/// True where some statement changes elements in one step.
+fn updates(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| match &stmt.kind {
+        StmtKind::Store { update, .. } => update.is_some(),
+        StmtKind::Def { op, .. } => matches!(op, Op::Atomic { .. }),
+        other => other.bodies().into_iter().any(updates),
+    })
 }
 
 /// One CTA.
@@ -97,8 +124,6 @@ struct Machine<'k> {
     view: View<'k>,
     values: IndexVec<ValueId, Option<Rc<Elements>>>,
     vars: IndexVec<VarId, Vec<Option<Rc<Elements>>>>,
-    /// Conditions that are arrivals, with their counters.
-    arrivals: BTreeMap<ValueId, ParamId>,
     member: Member<'k, SharedTiles>,
     products: Products<'k>,
     /// Products and loads in tensor memory.
@@ -137,7 +162,6 @@ impl<'k> Machine<'k> {
             view: View::new(launched),
             values: kernel.values.iter().map(|_| None).collect(),
             vars: kernel.vars.iter().map(|v| vec![None; v.slots as usize]).collect(),
-            arrivals: BTreeMap::new(),
             member,
             products: Products::default(),
             flights: tmem::Flights::default(),
@@ -177,7 +201,9 @@ impl<'k> Machine<'k> {
                 let value = self.value(*value);
                 self.vars[*var][*slot as usize] = Some(value);
             }
-            StmtKind::Store { value, access, cache: _ } => self.store(*value, access)?,
+            StmtKind::Store { value, access, update, cache: _ } => {
+                self.store(*value, access, *update)?;
+            }
             StmtKind::Prefetch { what, evict: _ } => self.prefetch(what, stmt.span)?,
             StmtKind::Advance { word } => self.advance(word)?,
             StmtKind::CopyAsync { source, dest, evict: _ } => self.copy_async(source, dest)?,
@@ -217,7 +243,10 @@ impl<'k> Machine<'k> {
                 let text = format_text(format, args);
                 self.printed.push(Printed { cta: self.cta, text });
             }
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, end, tickets: Some(word), body, .. } => {
+                self.work_list(*var, *end, word, stmt.span, body)?;
+            }
+            StmtKind::For { var, start, end, step, tickets: None, body } => {
                 let (start, end) = (self.int(*start), self.int(*end));
                 let mut at = start;
                 while at < end {
@@ -229,18 +258,35 @@ impl<'k> Machine<'k> {
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let holds = self.code(*cond) != 0;
-                let body = if holds { then_body } else { else_body };
-                match self.arrivals.get(cond).filter(|_| holds) {
-                    Some(&param) => {
-                        self.view.enter_last(param);
-                        self.block(body)?;
-                        self.view.leave_last();
-                    }
-                    None => self.block(body)?,
-                }
+                self.block(if holds { then_body } else { else_body })?;
             }
         }
         Ok(())
+    }
+
+    /// Takes tickets and does their rounds until there is none.
+    fn work_list(
+        &mut self,
+        var: ValueId,
+        end: ValueId,
+        word: &Word,
+        span: Span,
+        body: &'k [Stmt],
+    ) -> Result<(), EmuError> {
+        let (end, at) = (self.int(end), self.int(word.index));
+        let ctas: i64 = self.kernel.launch.grid.iter().map(|&extent| i64::from(extent)).product();
+        let limit = u32::try_from(end + ctas - 1).unwrap_or(u32::MAX);
+        loop {
+            self.step(span)?;
+            self.clock.meet();
+            self.view.meet();
+            let ticket = self.view.take(word.param, at, limit, word.span)?;
+            if i64::from(ticket) >= end {
+                return Ok(());
+            }
+            self.set(var, Elements::from_i32(&[ticket as i32]));
+            self.block(body)?;
+        }
     }
 
     fn step(&mut self, span: Span) -> Result<(), EmuError> {
@@ -279,7 +325,12 @@ impl<'k> Machine<'k> {
         kernel_abi::numeric::to_i64(dtype, self.code(id)).unwrap_or(i64::MAX)
     }
 
-    fn store(&mut self, value: ValueId, access: &TileAccess) -> Result<(), EmuError> {
+    fn store(
+        &mut self,
+        value: ValueId,
+        access: &TileAccess,
+        update: Option<AtomicOp>,
+    ) -> Result<(), EmuError> {
         let tile = self.resolve(access, "stored")?;
         let shape = &self.kernel.values[value].shape;
         let value = self.value(value);
@@ -292,6 +343,15 @@ impl<'k> Machine<'k> {
         let Storage::Buffer(param) = access.storage else {
             return self.store_shared(access, &tile, &value).map(|_| ());
         };
+        if let Some(op) = update {
+            let view = &mut self.view;
+            return tile.runs(|start, count, at| {
+                (0..count).try_for_each(|i| {
+                    let (start, by) = (start + i as u64, value.get(at + i));
+                    view.update(param, start, op, by, access.span).map(|_| ())
+                })
+            });
+        }
         self.view.begin_store(param, access.span)?;
         let view = &mut self.view;
         tile.runs(|start, count, at| view.store(param, start, count, &value, at, access.span))

@@ -29,7 +29,6 @@ mod roles;
 #[cfg(test)]
 mod sample;
 mod tmem;
-mod together;
 mod turns;
 mod view;
 

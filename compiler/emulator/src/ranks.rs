@@ -13,16 +13,13 @@ use kernel_ir::kernel::{Launch, Param, ParamId, RANK};
 use crate::cluster::{Cluster, Member};
 use crate::counters::Trace;
 use crate::error::{EmuError, ErrorKind};
-use crate::fabric::{Fabric, Peers};
+use crate::fabric::{Between, Fabric, Party};
 use crate::grid::{self, Ended};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
-use crate::turns::{self, Awaited};
+use crate::turns::{self, Awaited, MAX_PARTS};
 use crate::view::Launched;
-
-/// CTAs of all ranks together at most: each has a thread of the host.
-const MAX_PARTS: u64 = 4096;
 
 /// What is run: a kernel of either level.
 pub(crate) struct Ranks<'k> {
@@ -68,7 +65,7 @@ pub(crate) fn run<S: Send>(
         set_rank(params, memory, rank);
         launch::check(params, memory)?;
     }
-    let fabric = Fabric::new(params, memories, ctas, roles);
+    let fabric = Fabric::new(params, memories, Between::Ranks, ctas, roles);
     let stage = |memory: Option<&Memory>| Stage {
         memory: memory.cloned().map_or_else(OnceLock::new, OnceLock::from),
         ended: Mutex::new(Vec::new()),
@@ -94,11 +91,11 @@ pub(crate) fn run<S: Send>(
             seat.wait(|| stage.memory.get().is_some(), awaited)?;
             let memory = stage.memory.get().expect("it was waited for");
             let extents = launch::check(params, memory)?;
-            let (fabric, grid, role) = (&fabric, launch.grid, None);
-            let peers = Peers { fabric, seat, rank, world, grid, cta, role };
-            let launched = Launched::new(params, memory, &extents, launch, options).among(peers);
+            let (fabric, grid, role, seat) = (&fabric, launch.grid, None, Some(seat));
+            let party = Party { fabric, seat, rank, world, grid, cta, role };
+            let launched = Launched::new(params, memory, &extents, launch, options).among(party);
             let cluster = Cluster::new(vec![position], &shared);
-            let ended = run(position, launched, Member::start(&cluster, Some(seat), 0))?;
+            let ended = run(position, launched, Member::start(&cluster, seat, 0))?;
             let mut all = stage.ended.lock().unwrap_or_else(PoisonError::into_inner);
             all.push((cta, ended));
             if all.len() == ctas {

@@ -200,7 +200,7 @@ impl Sample {
 
     pub(crate) fn store(&mut self, value: ValueId, access: TileAccess) -> Span {
         let span = access.span;
-        self.stmt(StmtKind::Store { value, access, cache: CachePolicy::default() });
+        self.stmt(StmtKind::Store { value, access, update: None, cache: CachePolicy::default() });
         span
     }
 

@@ -12,6 +12,9 @@ use kernel_dsl::source::Span;
 use crate::error::{EmuError, ErrorKind};
 use crate::options::{Policy, Schedule};
 
+/// Parts at most that may wait for each other: each has a thread of the host.
+pub(crate) const MAX_PARTS: u64 = 4096;
+
 /// Host stack of a part.
 const STACK_BYTES: usize = 4 << 20;
 

@@ -1,22 +1,19 @@
 //! What one CTA sees of memory: the buffers as they were at launch, and its own stores above them.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use kernel_abi::{Access, DType, numeric};
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Launch, Param, ParamId, Role, RoleId};
-use kernel_ir::ops::Elements;
 use kernel_ir::ops::elements::Words;
+use kernel_ir::ops::{AtomicOp, Elements};
 
 use crate::error::{EmuError, ErrorKind};
-use crate::fabric::Peers;
-use crate::grid;
+use crate::fabric::Party;
 use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
-use crate::together::{self, Arrival, Owner, Reads, Together, Word};
 use crate::turns::Seat;
 
 /// Elements of a page of stores.
@@ -30,12 +27,8 @@ pub(crate) struct Launched<'m> {
     pub(crate) extents: &'m Extents,
     /// The kernel may run beside its predecessors until it waits.
     pub(crate) early: bool,
-    /// What CTAs share, in a kernel with counters.
-    together: Option<&'m Mutex<Together>>,
-    /// CTAs along x, y, z.
-    grid: [u32; 3],
-    /// Other ranks, in a kernel over several.
-    peers: Option<Peers<'m>>,
+    /// The CTA among others, where they share memory.
+    party: Option<Party<'m>>,
 }
 
 impl<'m> Launched<'m> {
@@ -47,22 +40,21 @@ impl<'m> Launched<'m> {
         options: &Options,
     ) -> Launched<'m> {
         let early = launch.pdl.is_consumer() && options.producer_running;
-        let grid = launch.grid;
-        Launched { params, memory, extents, early, together: None, grid, peers: None }
+        Launched { params, memory, extents, early, party: None }
     }
 
-    /// The same with what CTAs share.
-    pub(crate) fn with(self, together: &'m Mutex<Together>) -> Launched<'m> {
-        Launched { together: Some(together), ..self }
+    /// The same among other CTAs.
+    pub(crate) fn among(self, party: Party<'m>) -> Launched<'m> {
+        Launched { party: Some(party), ..self }
     }
 
-    /// The same among other ranks.
-    pub(crate) fn among(self, peers: Peers<'m>) -> Launched<'m> {
-        Launched { peers: Some(peers), ..self }
+    /// The party, where a buffer is shared with others.
+    fn sharing(&self, param: ParamId) -> Option<Party<'m>> {
+        self.party.filter(|party| party.shares(&self.params[param]))
     }
 
-    fn peers(&self) -> Peers<'m> {
-        self.peers.expect("memory of ranks is declared by kernels over several ranks alone")
+    fn party(&self) -> Party<'m> {
+        self.party.expect("what CTAs share is used by kernels alone that run among others")
     }
 
     /// The buffer of a parameter that is one.
@@ -205,23 +197,6 @@ impl Page {
 }
 
 impl Overlay {
-    /// Every element that the CTA touched, ascending.
-    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + '_ {
-        self.pages.iter().flat_map(|(&number, page)| {
-            let touched = page.touched();
-            (0..PAGE).filter(move |&i| bit(&touched, i)).map(move |i| number * PAGE + i)
-        })
-    }
-
-    /// The store that wrote an element, and what it holds, if the store was not lost.
-    pub(crate) fn element(&self, dtype: DType, index: usize) -> Option<(u32, Option<u64>)> {
-        let page = self.pages.get(&(index / PAGE))?;
-        let i = index % PAGE;
-        let written = bit(&page.written, i);
-        let code = if written { numeric::read_element(dtype, &page.bytes, i) } else { None };
-        (written || bit(&page.lost, i)).then_some((page.sites[i], code))
-    }
-
     /// The store that wrote an element.
     pub(crate) fn site(&self, index: usize) -> Option<u32> {
         self.pages.get(&(index / PAGE)).map(|page| page.sites[index % PAGE])
@@ -238,12 +213,6 @@ pub(crate) struct View<'m> {
     waited: bool,
     /// Roles that have ended had waited.
     roles_waited: bool,
-    arrivals: Vec<Arrival>,
-    /// Stores from before the role.
-    outside: u32,
-    /// Words at which this CTA is the last, from the outermost choice inwards.
-    last_at: Vec<Word>,
-    reads: Reads,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
 }
@@ -252,8 +221,6 @@ pub(crate) struct View<'m> {
 pub(crate) struct Stores {
     pub(crate) overlays: IndexVec<ParamId, Overlay>,
     pub(crate) sites: Vec<Span>,
-    pub(crate) arrivals: Vec<Arrival>,
-    pub(crate) reads: Reads,
 }
 
 /// What a role has stored, with what was stored before it.
@@ -261,8 +228,6 @@ pub(crate) struct RoleStores {
     overlays: IndexVec<ParamId, Overlay>,
     sites: Vec<Span>,
     waited: bool,
-    arrivals: Vec<Arrival>,
-    reads: Reads,
     bytes_read: u64,
     bytes_written: u64,
 }
@@ -275,10 +240,6 @@ impl<'m> View<'m> {
             sites: Vec::new(),
             waited: false,
             roles_waited: false,
-            arrivals: Vec::new(),
-            outside: 0,
-            last_at: Vec::new(),
-            reads: Reads::new(),
             bytes_read: 0,
             bytes_written: 0,
         }
@@ -302,21 +263,19 @@ impl<'m> View<'m> {
     where
         'm: 's,
     {
-        let outside = self.sites.len() as u32;
-        let mut view: View<'s> = View { outside, bytes_read: 0, bytes_written: 0, ..self.clone() };
-        let peers = view.launched.peers;
-        view.launched.peers = peers.map(|peers| peers.begin_role(seat, role, declared));
+        let mut view: View<'s> = View { bytes_read: 0, bytes_written: 0, ..self.clone() };
+        let party = view.launched.party;
+        view.launched.party = party.map(|party| party.begin_role(seat, role, declared));
         view
     }
 
-    /// The stores of a role that ends; `before` is how many arrivals there were when it began.
-    pub(crate) fn into_role(mut self, before: usize) -> RoleStores {
-        if let Some(peers) = self.launched.peers {
-            peers.end_role();
+    /// The stores of a role that ends.
+    pub(crate) fn into_role(self) -> RoleStores {
+        if let Some(party) = self.launched.party {
+            party.end_role();
         }
-        let arrivals = self.arrivals.split_off(before);
-        let View { overlays, sites, waited, reads, bytes_read, bytes_written, .. } = self;
-        RoleStores { overlays, sites, waited, arrivals, reads, bytes_read, bytes_written }
+        let View { overlays, sites, waited, bytes_read, bytes_written, .. } = self;
+        RoleStores { overlays, sites, waited, bytes_read, bytes_written }
     }
 
     /// Adds what a role has stored that began when there were `before` stores.
@@ -345,14 +304,6 @@ impl<'m> View<'m> {
             }
         }
         self.sites.extend(role.sites.into_iter().skip(before as usize));
-        self.arrivals.extend(role.arrivals.into_iter().map(|arrival| Arrival {
-            after: arrival.after + shift,
-            stores: arrival.stores + shift,
-            ..arrival
-        }));
-        for (place, span) in role.reads {
-            self.reads.entry(place).or_insert(span);
-        }
         self.roles_waited |= role.waited;
         self.bytes_read += role.bytes_read;
         self.bytes_written += role.bytes_written;
@@ -364,14 +315,14 @@ impl<'m> View<'m> {
         self.sites.len()
     }
 
-    /// Arrivals so far.
-    pub(crate) fn arrivals(&self) -> usize {
-        self.arrivals.len()
-    }
-
     fn lose_stores(&mut self) {
         for id in self.launched.params.ids() {
-            for page in self.overlays[id].pages.values_mut() {
+            let shared = self.launched.sharing(id);
+            for (&number, page) in &mut self.overlays[id].pages {
+                if let Some(party) = shared {
+                    let stored = (0..PAGE).filter(|&i| bit(&page.written, i));
+                    stored.for_each(|i| party.forget(id, number * PAGE + i));
+                }
                 for (lost, written) in page.lost.iter_mut().zip(&mut page.written) {
                     *lost |= std::mem::take(written);
                 }
@@ -384,40 +335,53 @@ impl<'m> View<'m> {
         if self.launched.early && !self.waited && !self.roles_waited {
             self.lose_stores();
         }
-        Stores {
-            overlays: self.overlays,
-            sites: self.sites,
-            arrivals: self.arrivals,
-            reads: self.reads,
-        }
+        Stores { overlays: self.overlays, sites: self.sites }
     }
 
     /// Counts an arrival at a word of a counter; the old value.
-    pub(crate) fn count(
-        &mut self,
+    pub(crate) fn arrive(
+        &self,
         param: ParamId,
         at: i64,
         limit: u32,
         span: Span,
     ) -> Result<u32, EmuError> {
-        let word = (param, self.inside(param, at, 1, span)?);
-        let Some(together) = self.launched.together else {
-            unreachable!("a kernel that counts has a counter")
-        };
-        let (outside, stores) = (self.outside, self.sites.len() as u32);
-        self.arrivals.push(Arrival { word, outside, after: outside, stores });
-        Ok(grid::locked(together).count(word, limit))
+        let index = self.inside(param, at, 1, span)?;
+        Ok(self.launched.party().arrive(param, index, limit))
     }
 
-    /// Begins what the last arriver does after its arrival at `param`.
-    pub(crate) fn enter_last(&mut self, param: ParamId) {
-        let arrival = self.arrivals.iter().rev().find(|arrival| arrival.word.0 == param);
-        self.last_at.extend(arrival.map(|arrival| arrival.word));
+    /// Takes a ticket, and lets the schedule say who goes on.
+    pub(crate) fn take(
+        &self,
+        param: ParamId,
+        at: i64,
+        limit: u32,
+        span: Span,
+    ) -> Result<u32, EmuError> {
+        let index = self.inside(param, at, 1, span)?;
+        let party = self.launched.party();
+        let ticket = party.take(param, index, limit);
+        party.pause();
+        Ok(ticket)
     }
 
-    /// Ends what the last arriver does.
-    pub(crate) fn leave_last(&mut self) {
-        self.last_at.pop();
+    /// Changes an element of a buffer in one step; the old value.
+    pub(crate) fn update(
+        &mut self,
+        param: ParamId,
+        at: u64,
+        op: AtomicOp,
+        by: u64,
+        span: Span,
+    ) -> Result<u64, EmuError> {
+        let index = self.inside(param, at as i64, 1, span)?;
+        let declared = &self.launched.params[param];
+        let dtype = declared.dtype;
+        let change = |old| op.apply(dtype, old, by);
+        let old = self.launched.party().update((param, declared), index, span, change);
+        let old = old.map_err(|error| error.at(self.launched.coordinate(param, index as u64)))?;
+        self.bytes_written += launch::bytes_of_elements(dtype, 1);
+        old.ok_or_else(|| self.poison(param, index, false, span))
     }
 
     /// Checks that a buffer may be read now.
@@ -461,17 +425,15 @@ impl<'m> View<'m> {
         let start = self.inside(param, start as i64, count, span)?;
         let buffer = self.launched.buffer(param);
         let dtype = buffer.dtype();
-        if self.launched.params[param].access == Access::Peer {
+        if let Some(party) = self.launched.sharing(param) {
             for i in 0..count {
-                let code = self.load_arrived(param, start + i, span)?;
+                let code = self.load_shared(party, param, start + i, span)?;
                 out.set(at + i, code);
             }
             self.bytes_read += launch::bytes_of_elements(dtype, count as u64);
             return Ok(());
         }
-        let shared =
-            self.launched.together.is_some() && self.launched.params[param].access.is_writable();
-        if self.overlays[param].pages.is_empty() && !shared {
+        if self.overlays[param].pages.is_empty() {
             if let Some(index) = buffer.unwritten_in(start, count) {
                 return Err(self.poison(param, index, false, span));
             }
@@ -486,15 +448,21 @@ impl<'m> View<'m> {
         Ok(())
     }
 
-    /// Reads what other ranks have written to this one.
-    fn load_arrived(&self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
+    /// Reads what others may have written.
+    fn load_shared(
+        &self,
+        party: Party<'_>,
+        param: ParamId,
+        index: usize,
+        span: Span,
+    ) -> Result<u64, EmuError> {
         let declared = &self.launched.params[param];
-        let code = self
-            .launched
-            .peers()
+        let code = party
             .read((param, declared), index, span)
             .map_err(|error| error.at(self.launched.coordinate(param, index as u64)))?;
-        code.ok_or_else(|| self.poison(param, index, false, span))
+        let page = self.overlays[param].pages.get(&(index / PAGE));
+        let lost = page.is_some_and(|page| bit(&page.lost, index % PAGE));
+        code.ok_or_else(|| self.poison(param, index, lost, span))
     }
 
     /// Writes `value[at..at + count]` to elements `start..` of a buffer of a rank.
@@ -508,14 +476,14 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<(), EmuError> {
         let start = self.inside(param, start as i64, count, span)?;
-        let (peers, declared) = (self.launched.peers(), &self.launched.params[param]);
-        let Some(rank) = usize::try_from(rank).ok().filter(|&rank| rank < peers.world) else {
-            let message = format!("rank {rank} of {}", peers.world);
+        let (party, declared) = (self.launched.party(), &self.launched.params[param]);
+        let Some(rank) = usize::try_from(rank).ok().filter(|&rank| rank < party.world) else {
+            let message = format!("rank {rank} of {}", party.world);
             return Err(EmuError::new(ErrorKind::OutOfBounds, span, message));
         };
         for i in 0..count {
             let code = value.get(at + i);
-            peers
+            party
                 .write(rank, (param, declared), start + i, code, span)
                 .map_err(|error| error.at(self.launched.coordinate(param, (start + i) as u64)))?;
         }
@@ -525,8 +493,8 @@ impl<'m> View<'m> {
 
     /// All threads of the CTA, or of the role, meet.
     pub(crate) fn meet(&self) {
-        if let Some(peers) = self.launched.peers {
-            peers.meet();
+        if let Some(party) = self.launched.party {
+            party.meet();
         }
     }
 
@@ -538,11 +506,11 @@ impl<'m> View<'m> {
         add: u32,
         span: Span,
     ) -> Result<(), EmuError> {
-        let (index, peers) = (self.inside(param, at, 1, span)?, self.launched.peers());
-        match usize::try_from(rank).ok().filter(|&rank| rank < peers.world) {
-            Some(rank) => peers.signal(rank, param, index, add),
+        let (index, party) = (self.inside(param, at, 1, span)?, self.launched.party());
+        match usize::try_from(rank).ok().filter(|&rank| rank < party.world) {
+            Some(rank) => party.signal(rank, param, index, add),
             None => {
-                let message = format!("rank {rank} of {}", peers.world);
+                let message = format!("rank {rank} of {}", party.world);
                 return Err(EmuError::new(ErrorKind::OutOfBounds, span, message));
             }
         }
@@ -559,10 +527,10 @@ impl<'m> View<'m> {
     ) -> Result<(), EmuError> {
         let index = self.inside(param, at, 1, span)?;
         let declared = &self.launched.params[param];
-        self.launched.peers().wait((param, declared), index, until, span)
+        self.launched.party().wait((param, declared), index, until, span)
     }
 
-    fn load_one(&mut self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
+    fn load_one(&self, param: ParamId, index: usize, span: Span) -> Result<u64, EmuError> {
         let buffer = self.launched.buffer(param);
         if let Some(page) = self.overlays[param].pages.get(&(index / PAGE)) {
             let i = index % PAGE;
@@ -572,28 +540,6 @@ impl<'m> View<'m> {
             }
             if bit(&page.lost, i) {
                 return Err(self.poison(param, index, true, span));
-            }
-        }
-        let params = self.launched.params;
-        if let Some(together) = self.launched.together
-            && params[param].access.is_writable()
-        {
-            let owner = grid::locked(together).owner(params, param, index, &self.last_at);
-            match owner {
-                Owner::Visible(Some(code)) => return Ok(code),
-                Owner::Visible(None) => return Err(self.poison(param, index, true, span)),
-                Owner::Racing(cta) => {
-                    let at = self.launched.coordinate(param, index as u64);
-                    return Err(together::race(
-                        &params[param],
-                        span,
-                        grid::position(self.launched.grid, cta),
-                    )
-                    .at(at));
-                }
-                Owner::Nobody => {
-                    self.reads.entry((param, index)).or_insert(span);
-                }
             }
         }
         buffer.code(index).ok_or_else(|| self.poison(param, index, false, span))
@@ -630,6 +576,14 @@ impl<'m> View<'m> {
             sites.fill(site);
             page.put(dtype, slot, value, at + done, here);
             done += here;
+        }
+        if let Some(party) = self.launched.sharing(param) {
+            let (rank, declared) = (party.rank, &self.launched.params[param]);
+            for i in 0..count {
+                let written =
+                    party.write(rank, (param, declared), start + i, value.get(at + i), span);
+                written.map_err(|e| e.at(self.launched.coordinate(param, (start + i) as u64)))?;
+            }
         }
         self.bytes_written += launch::bytes_of_elements(dtype, count as u64);
         Ok(())

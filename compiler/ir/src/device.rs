@@ -19,7 +19,7 @@ use crate::kernel::{
     Barrier, BarrierId, CachePolicy, ClusterAxis, Evict, Launch, Literal, MapId, Param, ParamId,
     Role, RoleId, TensorMap,
 };
-use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
+use crate::ops::{AtomicOp, BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 pub use operand::{Arg, Frag, Map, Slot};
@@ -95,6 +95,13 @@ pub enum OpRole {
     /// Stores to `param`.
     Store {
         /// What is written.
+        param: ParamId,
+        /// The side of the wait.
+        order: WaitOrder,
+    },
+    /// Atomic operations on `param`.
+    Update {
+        /// What is changed.
         param: ParamId,
         /// The side of the wait.
         order: WaitOrder,
@@ -335,6 +342,8 @@ pub enum DeviceOp {
         place: Place,
         /// One entry a memory instruction; `first` counts elements of the operation.
         vectors: Vec<Vector>,
+        /// How an element of a buffer changes, in one step, for all threads of the device; it is replaced without.
+        update: Option<AtomicOp>,
         /// Cache policy.
         cache: CachePolicy,
     },
@@ -430,16 +439,16 @@ pub enum DeviceOp {
     },
     /// Orders what the thread did before it ahead of what it does after it, for all threads of the device.
     Fence,
-    /// `dst` = a u32 word of a buffer, which becomes 0 where it was `limit` or more, else 1 more, in one step.
-    AtomicInc {
+    /// `dst` = an element of a buffer, which changes in one step for all threads of the device.
+    Atomic {
         /// The old value (one element).
         dst: FragId,
         /// The buffer.
         param: ParamId,
         /// Its place: one element.
         at: Vector,
-        /// The greatest value.
-        limit: u32,
+        /// What it becomes.
+        change: Change,
     },
     /// Waits for the kernels that this one depends on.
     GridWait,
@@ -477,6 +486,13 @@ pub enum DeviceOp {
         /// Statements of one round.
         body: Vec<DeviceStmt>,
     },
+    /// Repeats the body as long as a register that it defines holds in the end, in all threads alike.
+    Repeat {
+        /// Statements of one round.
+        body: Vec<DeviceStmt>,
+        /// bool, one element, defined in the body.
+        again: FragId,
+    },
     /// A choice. `uniform` choices may hold barriers; others only memory operations of this thread.
     If {
         /// bool, one element.
@@ -486,6 +502,34 @@ pub enum DeviceOp {
         /// Statements when false.
         else_body: Vec<DeviceStmt>,
     },
+}
+
+/// What an atomic operation makes of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Of u32: 0 where it was `limit` or more, else 1 more.
+    Count {
+        /// Register with the greatest value (u32): fragment and element.
+        limit: (FragId, u32),
+    },
+    /// What an operation makes of it and a value.
+    Apply {
+        /// Which.
+        op: AtomicOp,
+        /// Register with the value: fragment and element.
+        value: (FragId, u32),
+    },
+}
+
+impl Change {
+    /// The register that it reads.
+    pub fn register(self) -> (FragId, u32) {
+        match self {
+            Change::Count { limit: register } | Change::Apply { op: _, value: register } => {
+                register
+            }
+        }
+    }
 }
 
 /// The registers of one thread in one m16n8k16. Lane `4 g + t` holds of the left operand rows g and g + 8 at

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
 use crate::index::IndexVec;
-use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
+use crate::ops::{AtomicOp, BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::target::Target;
 
 pub use access::{AxisIndex, CachePolicy, Evict, PrefetchRange, TileAccess, ViewAxis, ViewDigit};
@@ -332,12 +332,15 @@ pub enum StmtKind {
         /// Same dtype, shape and distribution.
         value: ValueId,
     },
-    /// Writes a tile to a buffer or to shared memory; absent elements are skipped.
+    /// Writes a tile to a buffer or to shared memory, or changes elements of a buffer by it; absent elements are
+    /// skipped.
     Store {
         /// What is written; its shape is the shape of the access.
         value: ValueId,
         /// Where it goes.
         access: TileAccess,
+        /// How an element changes, each in one step; it is replaced without.
+        update: Option<AtomicOp>,
         /// Cache policy.
         cache: CachePolicy,
     },
@@ -425,7 +428,9 @@ pub enum StmtKind {
         /// Scalars.
         args: Vec<ValueId>,
     },
-    /// A loop that is not unrolled: `var` runs from `start` below `end`.
+    /// A loop that is not unrolled: `var` runs from `start` below `end`. With a word of a counter each of these numbers
+    /// is a ticket, which one CTA takes: all threads meet, and one of them counts; so a CTA runs some of the rounds, in
+    /// ascending order, and all CTAs together each once.
     For {
         /// i32 scalar.
         var: ValueId,
@@ -435,6 +440,8 @@ pub enum StmtKind {
         end: ValueId,
         /// Positive constant.
         step: u32,
+        /// The counter of a work list; `start` is 0 and `step` is 1 then.
+        tickets: Option<Word>,
         /// Statements of one round.
         body: Vec<Stmt>,
     },
@@ -653,6 +660,15 @@ pub enum Op {
         word: Word,
         /// CTAs that arrive.
         count: u32,
+    },
+    /// All threads meet, and one of them changes an element of a buffer in one step; the old value, a scalar.
+    Atomic {
+        /// How it changes.
+        op: AtomicOp,
+        /// By what, a scalar.
+        value: ValueId,
+        /// The element.
+        access: TileAccess,
     },
     /// Sums along an axis: element `i` is the sum of the elements up to `i`, or below `i` where exclusive.
     /// Integers, so that the order does not matter.

@@ -12,6 +12,7 @@
 //! nesting are limited, and constants are computed with checked arithmetic.
 
 mod access;
+mod atomics;
 mod builtins;
 mod calls;
 mod check;

@@ -4,6 +4,7 @@
 //! judge what the author wrote; passes on the device level judge what `expand` made of it, so that a
 //! mistake of `expand` is caught by the same properties. [`Verified`] can be made here alone.
 
+mod atomics;
 mod bounds;
 mod buffers;
 mod cluster;
@@ -135,11 +136,18 @@ pub const PASSES: &[Pass] = &[
         run: Run::Kernel(words::check),
     },
     Pass {
+        name: "atomics",
+        codes: &[Code::E0171, Code::E0173],
+        proves: "nothing that depends on which CTA came first, by what an atomic finds or by the tickets that a CTA \
+                 takes, reaches memory",
+        run: Run::Kernel(atomics::check),
+    },
+    Pass {
         name: "buffers",
-        codes: &[Code::E0116, Code::E0120],
+        codes: &[Code::E0116, Code::E0120, Code::E0172],
         proves: "R7: what other CTAs of the launch store is read by the last arriver alone; in part: no two \
                  threads of a CTA touch an element of a buffer between two `sync`s, one of them writing, where \
-                 the slices surely meet",
+                 the slices surely meet; no two rounds of a work list store to one element",
         run: Run::Kernel(buffers::check),
     },
     Pass {

@@ -39,6 +39,9 @@ pub enum Role {
     /// Stores to a parameter.
     #[serde(rename = "store")]
     Store,
+    /// Atomic operations on a parameter.
+    #[serde(rename = "atomic")]
+    Update,
     /// A prefetch of a parameter.
     #[serde(rename = "prefetch")]
     Prefetch,
@@ -87,6 +90,7 @@ pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> 
                 OpRole::Compute => (Role::Compute, None),
                 OpRole::Load { param, order } => (Role::Load, Some((param, order))),
                 OpRole::Store { param, order } => (Role::Store, Some((param, order))),
+                OpRole::Update { param, order } => (Role::Update, Some((param, order))),
                 OpRole::Prefetch { param, order } => (Role::Prefetch, Some((param, order))),
                 OpRole::GridWait => (Role::GridWait, None),
                 OpRole::GridLaunch => (Role::GridLaunch, None),
@@ -156,6 +160,7 @@ pub fn obligations(
             Role::GridWait => duties.waits.push(line),
             Role::GridLaunch => duties.launches.push(line),
             Role::Arrive => duties.arrivals.push(line),
+            Role::Update => duties.updates.push(line),
             Role::Signal => duties.signals.push(line),
             Role::Await => duties.awaits.push(line),
             Role::Compute | Role::Store | Role::Prefetch | Role::LastArriver => {}

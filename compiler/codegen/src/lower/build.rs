@@ -377,6 +377,23 @@ impl<'c, 'm> Builder<'c, 'm> {
         (block, variable)
     }
 
+    /// A loop that runs once and then as often as its end says; returns its block, still without its end.
+    pub(super) fn repeat(&self) -> BlockRef<'c, 'm> {
+        let (round, onwards) = (Region::new(), Region::new());
+        round.append_block(Block::new(&[]));
+        let next = onwards.append_block(Block::new(&[]));
+        next.append_operation(scf::r#yield(self.context, &[], self.location).into());
+        let builder = scf::WhileOperation::builder(self.context, self.location);
+        let r#loop =
+            self.push(builder.results(&[]).inits(&[]).before(round).after(onwards).build());
+        first_block(r#loop, 0)
+    }
+
+    /// Ends a round of such a loop: another one follows where the condition holds.
+    pub(super) fn end_round(&self, again: Value<'c, 'm>) {
+        self.push(scf::condition(self.context, again, &[], self.location));
+    }
+
     /// Ends the arm of a choice or a round of a loop.
     pub(super) fn end(&self) {
         self.push(scf::r#yield(self.context, &[], self.location));

@@ -45,6 +45,16 @@ impl Lowering<'_, '_, '_> {
         Ok(())
     }
 
+    /// A loop whose rounds end with a look at a register.
+    pub(super) fn repeat(&mut self, body: &[DeviceStmt], again: FragId) -> Lowered<()> {
+        let outer = self.build;
+        self.build = outer.at(outer.repeat());
+        self.statements(body)?;
+        self.build.end_round(self.element(again, 0)?);
+        self.build = outer;
+        Ok(())
+    }
+
     /// A choice.
     pub(super) fn r#if(
         &mut self,

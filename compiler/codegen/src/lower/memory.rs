@@ -8,10 +8,11 @@
 
 use kernel_abi::{Access, DType};
 use kernel_ir::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Place, Vector,
+    Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Place, Vector,
 };
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{CachePolicy, Evict, ParamId};
+use kernel_ir::ops::AtomicOp;
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::{Type, Value};
 
@@ -64,7 +65,9 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
             | DevicePipe::BoxOut { evict: used, .. }
             | DevicePipe::Prefetch { evict: used, .. },
         ) => *used == Some(evict),
-        DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => uses_policy(body, evict),
+        DeviceOp::For { body, .. }
+        | DeviceOp::Role { body, .. }
+        | DeviceOp::Repeat { body, .. } => uses_policy(body, evict),
         DeviceOp::If { then_body, else_body, .. } => {
             uses_policy(then_body, evict) || uses_policy(else_body, evict)
         }
@@ -98,7 +101,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::RoleBarrier { .. }
         | DeviceOp::Pipe(_)
         | DeviceOp::Fence
-        | DeviceOp::AtomicInc { .. }
+        | DeviceOp::Atomic { .. }
         | DeviceOp::GridWait
         | DeviceOp::GridLaunch
         | DeviceOp::Assert { .. }
@@ -304,21 +307,60 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(())
     }
 
-    /// The old value of a word that is counted up.
-    pub(super) fn atomic_inc(
+    /// Changes elements by those of `src`, each in one step.
+    pub(super) fn update(
+        &self,
+        op: AtomicOp,
+        src: &Arg,
+        place: &Place,
+        vectors: &[Vector],
+    ) -> Lowered<()> {
+        let region = self.region(place)?;
+        let dtype = self.frag(src.frag)?.dtype;
+        if region.space != Space::Global || region.dtype != dtype || !AtomicOp::takes(dtype) {
+            return refuse("an atomic changes integers of a buffer by such");
+        }
+        for vector in vectors {
+            if vector.len != 1 {
+                return refuse("an atomic changes one element");
+            }
+            let by = self.operand(src, vector.first)?;
+            let mut operands = vec![self.address(&region, vector)?, by];
+            if let Some((frag, i)) = vector.predicate {
+                operands.push(self.element(frag, i)?);
+            }
+            let asm = mnemonic::update(op, dtype, vector.predicate.is_some());
+            self.build.effect(&asm, &operands);
+        }
+        Ok(())
+    }
+
+    /// The old value of an element that is changed in one step.
+    pub(super) fn atomic(
         &self,
         param: ParamId,
         at: &Vector,
-        limit: u32,
+        change: Change,
     ) -> Lowered<Value<'c, 'm>> {
         let region = self.region(&Place::Global(param))?;
-        if region.dtype != DType::U32 || at.predicate.is_some() || at.len != 1 {
-            return refuse("a counter is a list of u32 words");
+        let (frag, element) = change.register();
+        let dtype = self.frag(frag)?.dtype;
+        if region.dtype != dtype || at.predicate.is_some() || at.len != 1 {
+            return refuse("an atomic changes one element by a value of its type");
         }
         let b = &self.build;
-        let limit = b.int(b.types.i32, i64::from(limit as i32));
-        let operands = [self.address(&region, at)?, limit];
-        Ok(b.asm_values(&mnemonic::atomic_inc(), &operands, b.types.i32, 1)[0])
+        let asm = match change {
+            Change::Count { .. } if dtype == DType::U32 => mnemonic::atomic("inc", dtype),
+            Change::Apply { op, .. } if AtomicOp::takes(dtype) => {
+                mnemonic::atomic(op.name(), dtype)
+            }
+            Change::Count { .. } | Change::Apply { .. } => {
+                return refuse(format!("no such atomic of {dtype}"));
+            }
+        };
+        let operands = [self.address(&region, at)?, self.element(frag, element)?];
+        let r#type = if dtype == DType::U64 { b.types.i64 } else { b.types.i32 };
+        Ok(b.asm_values(&asm, &operands, r#type, 1)[0])
     }
 
     pub(super) fn region(&self, place: &Place) -> Lowered<Region<'c, 'm>> {

@@ -46,7 +46,9 @@ impl Used {
                     self.prints = true;
                     self.most_arguments = self.most_arguments.max(args.len());
                 }
-                DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } => self.add(body),
+                DeviceOp::For { body, .. }
+                | DeviceOp::Role { body, .. }
+                | DeviceOp::Repeat { body, .. } => self.add(body),
                 DeviceOp::If { then_body, else_body, .. } => {
                     self.add(then_body);
                     self.add(else_body);
@@ -85,7 +87,7 @@ impl Used {
                 | DeviceOp::RoleBarrier { .. }
                 | DeviceOp::Pipe(_)
                 | DeviceOp::Fence
-                | DeviceOp::AtomicInc { .. }
+                | DeviceOp::Atomic { .. }
                 | DeviceOp::GridWait
                 | DeviceOp::GridLaunch => {}
             }

@@ -224,7 +224,7 @@ impl KernelBuilder {
         let len = self.shape(src).len;
         let vectors = vec![vector(0, len, Some(offset), 0, predicate)];
         let place = Place::Global(param);
-        self.push(DeviceOp::Store { src: Arg::whole(src), place, vectors, cache });
+        self.push(DeviceOp::Store { src: Arg::whole(src), place, vectors, update: None, cache });
     }
 }
 

@@ -139,6 +139,7 @@ fn memory(target: Target, dtype: DType) -> DeviceKernel {
             let vectors = vec![vector(0, len, Some(lane), 16, predicate)];
             let cache = CachePolicy::default();
             k.push(DeviceOp::Store {
+                update: None,
                 src: Arg::whole(loaded),
                 place: shared.clone(),
                 vectors: vectors.clone(),
@@ -297,6 +298,7 @@ fn weights_widen_in_one_instruction_each() {
     let vectors = vec![vector(0, 4, Some(at), 0, None), vector(4, 4, Some(at), 4, None)];
     let src = Arg::whole(wide);
     k.push(DeviceOp::Store {
+        update: None,
         src,
         place: Place::Global(y),
         vectors,

@@ -161,7 +161,13 @@ fn shared_memory_keeps_its_side_of_a_barrier() {
     let cache = CachePolicy::default();
     let place = Place::Shared { base: 0, dtype: DType::F32 };
     let mine = vec![crate::kernels::vector(0, 1, Some(lane), 0, None)];
-    k.push(DeviceOp::Store { src: Arg::whole(value), place: place.clone(), vectors: mine, cache });
+    k.push(DeviceOp::Store {
+        src: Arg::whole(value),
+        place: place.clone(),
+        vectors: mine,
+        update: None,
+        cache,
+    });
     k.push(DeviceOp::Barrier);
     let dst = k.frag(DType::F32, 1);
     let other = vec![crate::kernels::vector(0, 1, None, 5, None)];

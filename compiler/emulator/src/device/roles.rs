@@ -70,7 +70,7 @@ impl<'k> Machine<'k> {
         let barriers = &self.barriers;
         let rounds = Arc::clone(member.own().rounds());
         let pipes = &Pipes::new(barriers, &kernel.roles, roles.len(), rounds);
-        let (before, arrivals) = (self.view.stores(), self.view.arrivals());
+        let before = self.view.stores();
         let run = |seat: &Seat<'_>, i: usize| -> Result<_, EmuError> {
             let Some(&(role, body)) = roles.get(i) else {
                 return pipes.fly(seat, member, span).map(|()| None);
@@ -93,7 +93,7 @@ impl<'k> Machine<'k> {
             ended.map_err(|e| e.threads_from(declared.first_thread()))?;
             let Machine { view, clock, printed, events, flops, steps: after, .. } = machine;
             pipes.leave();
-            let (stores, steps) = (view.into_role(arrivals), after - steps);
+            let (stores, steps) = (view.into_role(), after - steps);
             Ok(Some(Done { stores, clock, printed, events, flops, steps }))
         };
         // Copies land on a part of their own.

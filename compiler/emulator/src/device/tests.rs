@@ -103,7 +103,7 @@ impl Device {
 
     fn store(&mut self, src: FragId, place: Place, vectors: Vec<Vector>) -> LocId {
         let (src, cache) = (Arg::whole(src), CachePolicy::default());
-        self.push(DeviceOp::Store { src, place, vectors, cache })
+        self.push(DeviceOp::Store { src, place, vectors, update: None, cache })
     }
 
     fn open(&mut self) {

@@ -3,7 +3,7 @@
 use kernel_abi::{DType, numeric};
 use kernel_dsl::source::Span;
 use kernel_ir::device::{Arg, FragId, LocId, Place, Vector};
-use kernel_ir::ops::Elements;
+use kernel_ir::ops::{AtomicOp, Elements};
 
 use super::Machine;
 use super::registers::{self, Registers};
@@ -96,12 +96,13 @@ impl Machine<'_> {
         src: &Arg,
         place: &Place,
         vectors: &[Vector],
+        update: Option<AtomicOp>,
         loc: LocId,
     ) -> Result<(), EmuError> {
         let span = self.span(loc);
         let len = vectors.iter().map(|v| v.first + v.len).max().unwrap_or(0);
         let value = self.operand_of_len(src, len);
-        if let Place::Global(param) = place {
+        if let (Place::Global(param), None) = (place, update) {
             self.view.begin_store(*param, span)?;
         }
         let mut buffer = Elements::new(value.elements.dtype());
@@ -128,6 +129,12 @@ impl Machine<'_> {
                         let view = &mut self.view;
                         let start = view.inside(*param, start, count, span);
                         let start = start.map_err(|e| e.thread(t))?;
+                        if let Some(op) = update {
+                            let changed =
+                                view.update(*param, start as u64, op, buffer.get(0), span);
+                            changed.map_err(|e| e.thread(t))?;
+                            continue;
+                        }
                         view.store(*param, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
                     }

@@ -68,14 +68,12 @@ impl Machine<'_> {
             | Op::Load { .. }
             | Op::Reduce { .. }
             | Op::ArriveLast { .. }
+            | Op::Atomic { .. }
             | Op::Scan { .. }
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Contract { .. }
             | Op::Mma { .. } => {}
-        }
-        if let Op::ArriveLast { word, .. } = op {
-            self.arrivals.insert(result, word.param);
         }
         let mut out = self.take(result, dtype);
         self.compute(result, op, dtype, to, &mut out, span)?;
@@ -173,8 +171,22 @@ impl Machine<'_> {
             }
             Op::ArriveLast { word, count } => {
                 let (at, limit) = (self.int(word.index), count - 1);
-                let old = self.view.count(word.param, at, limit, word.span)?;
+                self.view.meet();
+                let old = self.view.arrive(word.param, at, limit, word.span)?;
                 out.fill(u64::from(old == limit), 1);
+            }
+            Op::Atomic { op, value, access } => {
+                let by = self.code(*value);
+                self.view.meet();
+                let tile = self.resolve(access, "changed")?;
+                let Some(param) = access.storage.param() else {
+                    unreachable!("atomics are of buffers")
+                };
+                let view = &mut self.view;
+                tile.runs(|start, _, _| {
+                    out.fill(view.update(param, start, *op, by, access.span)?, 1);
+                    Ok(())
+                })?;
             }
             Op::Scan { x, axis, exclusive } => {
                 let axes = Axes3::around(&values[*x].shape, usize::from(*axis));

@@ -58,7 +58,7 @@ impl<'k> Machine<'k> {
         let span = first.span;
         let rounds = Arc::clone(member.own().rounds());
         let pipes = &Pipes::new(&kernel.barriers, &kernel.roles, roles.len(), rounds);
-        let (before, arrivals) = (self.view.stores(), self.view.arrivals());
+        let before = self.view.stores();
         let run = |seat: &Seat<'_>, i: usize| -> Result<_, EmuError> {
             let Some(&(role, body)) = roles.get(i) else {
                 return pipes.fly(seat, member, span).map(|()| None);
@@ -77,7 +77,7 @@ impl<'k> Machine<'k> {
             machine.departures.end()?;
             let Machine { view, clock, printed, events, flops, steps: after, .. } = machine;
             pipes.leave();
-            let (stores, steps) = (view.into_role(arrivals), after - steps);
+            let (stores, steps) = (view.into_role(), after - steps);
             Ok(Some(Done { stores, clock, printed, events, flops, steps }))
         };
         // Copies land on a part of their own.

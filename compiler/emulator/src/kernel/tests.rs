@@ -122,7 +122,7 @@ fn loops_choices_rings_and_printf() {
     let sum = s.def(I32, &[], Op::Binary { op: BinaryOp::Add, a: last, b: i });
     s.stmt(StmtKind::SetVar { var: slot, slot: 1, value: sum });
     let body = s.close();
-    s.stmt(StmtKind::For { var: i, start: zero, end, step: 2, body });
+    s.stmt(StmtKind::For { var: i, start: zero, end, step: 2, tickets: None, body });
     let cta = s.def(I32, &[], Op::CtaIndex(0));
     let first = s.def(DType::Bool, &[], Op::Compare { op: CompareOp::Eq, a: cta, b: zero });
     let total = s.def(I32, &[], Op::ReadVar { var: slot, slot: 1 });
@@ -410,7 +410,14 @@ fn stores_to_read_only_buffers_and_runaway_loops() {
     let mut s = Sample::new(1);
     let (zero, many) = (s.int(0), s.int(i64::from(i32::MAX)));
     let i = s.value(I32, &[]);
-    let line = s.stmt(StmtKind::For { var: i, start: zero, end: many, step: 1, body: Vec::new() });
+    let line = s.stmt(StmtKind::For {
+        var: i,
+        start: zero,
+        end: many,
+        step: 1,
+        tickets: None,
+        body: Vec::new(),
+    });
     let (kernel, mut memory) = s.finish();
     let limited = Options { max_steps: 1000, ..OPTIONS };
     let error = run_kernel(&kernel, &mut memory, &limited).unwrap_err();

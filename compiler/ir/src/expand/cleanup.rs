@@ -39,7 +39,10 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         DeviceOp::Warpgroup(op) => op.each_read(see),
         DeviceOp::Tensor(op) => op.each_register(|(frag, _)| see(frag)),
         DeviceOp::Pipe(pipe) => pipe.each_register(|(frag, _)| see(frag)),
-        DeviceOp::AtomicInc { at, .. } => each_address(std::slice::from_ref(at), see),
+        DeviceOp::Atomic { at, change, .. } => {
+            see(change.register().0);
+            each_address(std::slice::from_ref(at), see);
+        }
         DeviceOp::Signal { rank, at, .. } => {
             see(rank.0);
             each_address(std::slice::from_ref(at), see);
@@ -100,6 +103,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         }
         DeviceOp::Assert { cond, .. } | DeviceOp::If { cond, .. } => see(*cond),
         DeviceOp::Trace { event: _ } => {}
+        DeviceOp::Repeat { again, .. } => see(*again),
         DeviceOp::Printf { args, .. } => args.iter().for_each(|&frag| see(frag)),
         DeviceOp::For { start, end, .. } => {
             see(*start);
@@ -136,7 +140,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Mma { dst, .. }
         | DeviceOp::Load { dst, .. }
         | DeviceOp::LoadMatrices { dst, .. }
-        | DeviceOp::AtomicInc { dst, .. }
+        | DeviceOp::Atomic { dst, .. }
         | DeviceOp::ReadSlot { dst, .. } => Some(*dst),
         DeviceOp::Tensor(op) => op.result(),
         DeviceOp::For { var, .. } => Some(*var),
@@ -160,7 +164,8 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         | DeviceOp::Assert { .. }
         | DeviceOp::Trace { .. }
         | DeviceOp::Printf { .. }
-        | DeviceOp::If { .. } => None,
+        | DeviceOp::If { .. }
+        | DeviceOp::Repeat { .. } => None,
     }
 }
 
@@ -170,7 +175,7 @@ fn is_pure(op: &DeviceOp) -> bool {
         && !matches!(
             op,
             DeviceOp::Load { .. }
-                | DeviceOp::AtomicInc { .. }
+                | DeviceOp::Atomic { .. }
                 | DeviceOp::Tensor(_)
                 | DeviceOp::For { .. }
         )
@@ -193,6 +198,10 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
                     changed = true;
                     continue;
                 }
+            }
+            DeviceOp::Repeat { body, again } => {
+                used[again.index()] = true;
+                changed |= keep_used(body, used, read);
             }
             DeviceOp::If { then_body, else_body, .. } => {
                 changed |= keep_used(then_body, used, read);
@@ -239,7 +248,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::RoleBarrier { .. }
             | DeviceOp::Pipe(_)
             | DeviceOp::Fence
-            | DeviceOp::AtomicInc { .. }
+            | DeviceOp::Atomic { .. }
             | DeviceOp::GridWait
             | DeviceOp::GridLaunch
             | DeviceOp::Assert { .. }
@@ -269,7 +278,10 @@ fn drop_unread(stmts: &mut Vec<DeviceStmt>, read: &[bool]) -> bool {
 }
 
 fn each_block(op: &mut DeviceOp, mut see: impl FnMut(&mut Vec<DeviceStmt>)) {
-    if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = op {
+    if let DeviceOp::For { body, .. }
+    | DeviceOp::Role { body, .. }
+    | DeviceOp::Repeat { body, .. } = op
+    {
         see(body);
     } else if let DeviceOp::If { then_body, else_body, .. } = op {
         see(then_body);

@@ -13,7 +13,7 @@ use crate::kernel::{
     AxisIndex, CachePolicy, ContractBound, Extent, ParamId, Storage, TileAccess, ValueId, ViewAxis,
 };
 use crate::layout::Swizzle;
-use crate::ops::BinaryOp;
+use crate::ops::{AtomicOp, BinaryOp};
 
 /// Buffers from here on need 64-bit offsets.
 const SMALL_BUFFER_BYTES: u64 = 1 << 31;
@@ -303,6 +303,7 @@ impl Expander<'_> {
         &mut self,
         value: ValueId,
         access: &TileAccess,
+        update: Option<AtomicOp>,
         cache: CachePolicy,
     ) -> Result<(), Diagnostic> {
         let dtype = self.kernel.dtype_of(access.storage);
@@ -312,7 +313,11 @@ impl Expander<'_> {
         let cells = self.cells(access, distribution)?;
         let extra = self.b.lowest_replica(distribution);
         let (place, offsets) = self.place(access.storage);
-        let cut = self.store_cells(src, &cells, dtype, place, offsets, cache, extra);
+        let to = (place, offsets);
+        let cut = match update {
+            None => self.store_cells(src, &cells, dtype, to.0, to.1, cache, extra),
+            Some(op) => self.update_cells(op, src, &cells, to, extra),
+        };
         whole_bytes(dtype, &cut, access)?;
         self.note_access(access, dtype, distribution, &cut, true);
         Ok(())
@@ -339,7 +344,26 @@ impl Expander<'_> {
         } else {
             self.b.gather(src, cut.order.iter().map(|&cell| cell as u32).collect())
         };
-        self.b.emit(DeviceOp::Store { src, place, vectors, cache });
+        self.b.emit(DeviceOp::Store { src, place, vectors, update: None, cache });
+        cut
+    }
+
+    /// Changes elements by those of a fragment, one a cell and instruction.
+    fn update_cells(
+        &mut self,
+        op: AtomicOp,
+        src: FragId,
+        cells: &[Cell],
+        (place, offsets): (Place, DType),
+        extra: Pred,
+    ) -> Cut {
+        let order: Vec<usize> = (0..cells.len()).collect();
+        let cut = Cut { pieces: order.iter().map(|&cell| (cell, 1)).collect(), order };
+        if extra != Pred::Never && !cells.is_empty() {
+            let vectors = self.b.vectors(cells, &cut, offsets, extra);
+            let (src, update, cache) = (Arg::whole(src), Some(op), CachePolicy::default());
+            self.b.emit(DeviceOp::Store { src, place, vectors, update, cache });
+        }
         cut
     }
 }

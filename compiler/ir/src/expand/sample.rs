@@ -326,7 +326,7 @@ impl Sample {
     pub(crate) fn store(&mut self, value: ValueId, param: ParamId, index: Vec<AxisIndex>) {
         let axes = self.axes(param);
         let access = self.access(param, axes, index);
-        self.stmt(StmtKind::Store { value, access, cache: CachePolicy::default() });
+        self.stmt(StmtKind::Store { value, access, update: None, cache: CachePolicy::default() });
     }
 
     pub(crate) fn set(&mut self, var: VarId, slot: u32, value: ValueId) {

@@ -37,7 +37,8 @@ impl<'k> Expander<'k> {
             },
             StmtKind::Signal(signal) => OpRole::Signal { param: signal.param },
             StmtKind::Await(wait) => OpRole::Await { param: wait.param },
-            StmtKind::Store { access, .. } => match access.storage {
+            StmtKind::Store { access, update, .. } => match access.storage {
+                Storage::Buffer(param) if update.is_some() => OpRole::Update { param, order },
                 Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Store { param, order },
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
@@ -65,6 +66,13 @@ impl<'k> Expander<'k> {
             StmtKind::Advance { word } => OpRole::Store { param: word.param, order },
             StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } => {
                 OpRole::Arrive { param: word.param }
+            }
+            StmtKind::Def { op: Op::Atomic { access, .. }, .. } => match access.storage {
+                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Update { param, order },
+                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+            },
+            StmtKind::For { tickets: Some(word), .. } => {
+                OpRole::Update { param: word.param, order }
             }
             StmtKind::If { cond, .. } if self.arrivals.contains_key(cond) => {
                 OpRole::LastArriver { param: self.arrivals[cond] }
@@ -123,9 +131,8 @@ impl<'k> Expander<'k> {
                     self.flush();
                 }
             }
-            StmtKind::Def { op: Op::ArriveLast { .. }, .. } | StmtKind::Advance { .. } => {
-                self.flush()
-            }
+            StmtKind::Def { op: Op::ArriveLast { .. } | Op::Atomic { .. }, .. }
+            | StmtKind::Advance { .. } => self.flush(),
             StmtKind::Def { results, .. } => {
                 if waits {
                     return self.queue.defer(stmt, loc, results);
@@ -166,7 +173,9 @@ impl<'k> Expander<'k> {
         match &stmt.kind {
             StmtKind::Def { results, op } => self.def(results, op)?,
             StmtKind::SetVar { var, slot, value } => self.set_var(*var, *slot, *value),
-            StmtKind::Store { value, access, cache } => self.store(*value, access, *cache)?,
+            StmtKind::Store { value, access, update, cache } => {
+                self.store(*value, access, *update, *cache)?
+            }
             StmtKind::Prefetch { what, evict } => self.prefetch(what, *evict)?,
             StmtKind::Advance { word } => self.advance(word),
             StmtKind::Signal(signal) => self.signal(signal),
@@ -213,7 +222,10 @@ impl<'k> Expander<'k> {
                 let args = args.iter().map(|&arg| self.frag(arg)).collect();
                 self.b.emit(DeviceOp::Printf { format: format.clone(), args });
             }
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, end, tickets: Some(word), body, .. } => {
+                self.work_list(*var, *end, word, body)?;
+            }
+            StmtKind::For { var, start, end, step, tickets: None, body } => {
                 self.for_loop(*var, *start, *end, *step, body);
             }
             StmtKind::If { cond, then_body, else_body } => {
@@ -265,6 +277,7 @@ impl<'k> Expander<'k> {
             Op::Contract { spec, a, b, acc } => self.contract(result, spec, *a, *b, *acc)?,
             Op::Relayout { x } => self.relayout(result, *x)?,
             Op::ArriveLast { word, count } => self.arrive_last(result, word, *count)?,
+            Op::Atomic { op, value, access } => self.atomic(result, *op, *value, access)?,
             Op::Scan { x, axis, exclusive } => {
                 self.scan(result, *x, usize::from(*axis), *exclusive)?;
             }
@@ -384,7 +397,10 @@ impl<'k> Expander<'k> {
 }
 
 /// Drops what is known of slots that the statements assign.
-fn forget_assigned(contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>, stmts: &[Stmt]) {
+pub(super) fn forget_assigned(
+    contents: &mut rustc_hash::FxHashMap<(VarId, u32), FragId>,
+    stmts: &[Stmt],
+) {
     for stmt in stmts {
         if let StmtKind::SetVar { var, slot, .. } = &stmt.kind {
             contents.remove(&(*var, *slot));

@@ -169,7 +169,7 @@ fn check_sum(shape: &[u32], axis: usize, warps: u32, rounds: i64) {
     let index = s.whole(y);
     s.store(sum, y, index);
     let body = s.close();
-    s.stmt(StmtKind::For { var, start, end, step: 1, body });
+    s.stmt(StmtKind::For { var, start, end, step: 1, tickets: None, body });
     let kernel = s.finish();
     let device = expand(&kernel).unwrap();
     let count = shape.iter().product::<u32>() as usize;
@@ -292,7 +292,12 @@ fn relayouts_move_every_element_and_wait_for_their_readers() {
         let moved = s.def(DType::F32, &[64, 32], Op::Relayout { x: tile });
         let index = vec![s.full(64), s.full(32)];
         let access = s.access(z, transposed.clone(), index);
-        s.stmt(StmtKind::Store { value: moved, access, cache: CachePolicy::default() });
+        s.stmt(StmtKind::Store {
+            value: moved,
+            access,
+            update: None,
+            cache: CachePolicy::default(),
+        });
     }
     let index = s.whole(y);
     s.store(tile, y, index);
@@ -458,7 +463,7 @@ fn loops_and_choices_keep_variables_and_rings() {
     let else_body = s.close();
     s.stmt(StmtKind::If { cond: late, then_body, else_body });
     let body = s.close();
-    s.stmt(StmtKind::For { var, start, end: count, step: 2, body });
+    s.stmt(StmtKind::For { var, start, end: count, step: 2, tickets: None, body });
     let total = s.read(acc, 0);
     let index = s.whole(y);
     s.store(total, y, index);

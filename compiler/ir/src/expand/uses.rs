@@ -53,9 +53,10 @@ pub(crate) fn each_use(kind: &StmtKind, mut see: impl FnMut(ValueId)) {
         StmtKind::Assert { cond, .. } | StmtKind::If { cond, .. } => see(*cond),
         StmtKind::Trace { event: _ } => {}
         StmtKind::Printf { args, .. } => args.iter().copied().for_each(see),
-        StmtKind::For { start, end, .. } => {
+        StmtKind::For { start, end, tickets, .. } => {
             see(*start);
             see(*end);
+            tickets.iter().for_each(|word| see(word.index));
         }
     }
 }
@@ -92,6 +93,10 @@ fn each_operand(op: &Op, mut see: impl FnMut(ValueId)) {
             each_index(access, see);
         }
         Op::ArriveLast { word, .. } => see(word.index),
+        Op::Atomic { op: _, value, access } => {
+            see(*value);
+            each_index(access, see);
+        }
         Op::Contract { spec: _, a, b, acc } | Op::Mma { spec: _, a, b, acc } => {
             see(*a);
             see(*b);

@@ -32,7 +32,7 @@ fn constants(stmts: &[DeviceStmt], words: &mut [u32]) {
 }
 
 fn each_block<'a>(op: &'a DeviceOp, mut see: impl FnMut(&'a [DeviceStmt])) {
-    if let DeviceOp::For { body, .. } = op {
+    if let DeviceOp::For { body, .. } | DeviceOp::Repeat { body, .. } = op {
         see(body);
     } else if let DeviceOp::If { then_body, else_body, .. } = op {
         see(then_body);
@@ -64,7 +64,7 @@ impl Walk {
     /// Walks from the end: a value is live from its last use back to its definition.
     fn block(&mut self, stmts: &[DeviceStmt]) {
         for stmt in stmts.iter().rev() {
-            if let DeviceOp::For { body, .. } = &stmt.op {
+            if let DeviceOp::For { body, .. } | DeviceOp::Repeat { body, .. } = &stmt.op {
                 // What a round reads from outside lives through all rounds.
                 let mut defined = vec![false; self.live.len()];
                 mark_defined(body, &mut defined);

@@ -291,7 +291,7 @@ impl Walk<'_> {
                     self.see(Tile::Var(*var));
                     self.broadcast(Tile::Value(*value), Tile::Var(*var));
                 }
-                StmtKind::Store { value, access, cache: _ } => {
+                StmtKind::Store { value, access, update: _, cache: _ } => {
                     self.access(*value, access, true);
                 }
                 StmtKind::Prefetch { what, evict: _ } => match what {
@@ -342,6 +342,7 @@ impl Walk<'_> {
             | Op::Iota
             | Op::Splat { .. }
             | Op::ArriveLast { .. }
+            | Op::Atomic { .. }
             | Op::Relayout { .. } => {}
             Op::Unary { x, .. } | Op::Convert { x } | Op::Scan { x, .. } => {
                 self.broadcast(Tile::Value(*x), result)

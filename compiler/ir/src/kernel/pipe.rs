@@ -160,7 +160,8 @@ pub fn copied(kind: &StmtKind) -> Option<(&TileAccess, &TileAccess)> {
 /// Calls `see` with every access of a statement, but for those in its blocks and for what `copy.st_async` writes.
 pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
     match kind {
-        StmtKind::Def { op: Op::Load { access, .. }, .. } | StmtKind::Store { access, .. } => {
+        StmtKind::Def { op: Op::Load { access, .. } | Op::Atomic { access, .. }, .. }
+        | StmtKind::Store { access, .. } => {
             see(access);
         }
         StmtKind::Prefetch { what: PrefetchRange::Tile(access), .. } => see(access),

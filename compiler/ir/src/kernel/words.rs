@@ -3,7 +3,7 @@
 use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
-use super::{ParamId, ValueId};
+use super::{Param, ParamId, ValueId};
 
 /// What the u32 words of a buffer are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,4 +36,11 @@ pub struct Word {
     pub index: ValueId,
     /// The text of it.
     pub span: Span,
+}
+
+impl Param {
+    /// True for words that are zero before a launch and after it: they count CTAs.
+    pub fn counts_arrivals(&self) -> bool {
+        self.words == Some(Words::Counter)
+    }
 }

@@ -3,9 +3,9 @@
 use super::kernel::types;
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Frag, FragId, Lanes, Map, Matrix,
-    MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, TensorScales, Vector,
-    WaitOrder, WarpgroupOp,
+    Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Frag, FragId, Lanes, Map,
+    Matrix, MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, TensorScales,
+    Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
 use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap};
@@ -52,6 +52,11 @@ fn statement(text: &mut String, device: &DeviceKernel, stmt: &DeviceStmt, depth:
             block(text, device, body, depth + 1);
             line!(text, depth, "}}");
         }
+        DeviceOp::Repeat { body, again } => {
+            line!(text, depth, "{loc} repeat {{");
+            block(text, device, body, depth + 1);
+            line!(text, depth, "}} while {again}");
+        }
         DeviceOp::If { cond, then_body, else_body } => {
             line!(text, depth, "{loc} if {cond} {{");
             block(text, device, then_body, depth + 1);
@@ -76,6 +81,7 @@ fn statement(text: &mut String, device: &DeviceKernel, stmt: &DeviceStmt, depth:
 fn order(device: &DeviceKernel, stmt: &DeviceStmt) -> &'static str {
     let order = match device.locs[stmt.loc].role {
         OpRole::Load { order, .. }
+        | OpRole::Update { order, .. }
         | OpRole::Store { order, .. }
         | OpRole::Prefetch { order, .. } => order,
         OpRole::Compute
@@ -174,9 +180,10 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let rows: Vec<Vector> = loads.iter().map(rows).collect();
             format!("{} ldmatrix {}", def(*dst), places(device, place, &rows))
         }
-        DeviceOp::Store { src, place, vectors, cache: policy } => {
+        DeviceOp::Store { src, place, vectors, update, cache: policy } => {
             let (at, policy) = (places(device, place, vectors), cache(*policy));
-            format!("store {} -> {at}{policy}{order}", arg(src))
+            let verb = update.map_or("store".to_owned(), |op| format!("atomic.{}", op.name()));
+            format!("{verb} {} -> {at}{policy}{order}", arg(src))
         }
         DeviceOp::Prefetch { place, vectors, bytes, evict: policy } => {
             let bytes = bytes.map(|(frag, element)| format!(" bytes {frag}[{element}]"));
@@ -218,9 +225,14 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
             format!("await {place} until {until} acquire sys")
         }
-        DeviceOp::AtomicInc { dst, param, at, limit } => {
+        DeviceOp::Atomic { dst, param, at, change } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
-            format!("{} atomic.inc {place}, {limit}", def(*dst))
+            let (frag, element) = change.register();
+            let name = match change {
+                Change::Count { .. } => "inc",
+                Change::Apply { op, .. } => op.name(),
+            };
+            format!("{} atomic.{name} {place}, {frag}[{element}]", def(*dst))
         }
         DeviceOp::GridWait => "grid_wait".to_owned(),
         DeviceOp::GridLaunch => "grid_launch".to_owned(),
@@ -233,7 +245,10 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             format!("printf {format:?}{args}")
         }
-        DeviceOp::Role { .. } | DeviceOp::For { .. } | DeviceOp::If { .. } => String::new(),
+        DeviceOp::Role { .. }
+        | DeviceOp::For { .. }
+        | DeviceOp::Repeat { .. }
+        | DeviceOp::If { .. } => String::new(),
     }
 }
 

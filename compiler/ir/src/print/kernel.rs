@@ -82,9 +82,12 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             let name = slot_name(kernel, *var, *slot);
             line!(text, depth, "{name} = {value}");
         }
-        StmtKind::Store { value, access, cache: policy } => {
+        StmtKind::Store { value, access, update, cache: policy } => {
             let (to, policy) = (place(kernel, access), cache(*policy));
-            line!(text, depth, "store {value} -> {to}{policy}");
+            match update {
+                None => line!(text, depth, "store {value} -> {to}{policy}"),
+                Some(op) => line!(text, depth, "atomic.{} {to}, {value}", op.name()),
+            }
         }
         StmtKind::Prefetch { what, evict: policy } => {
             let verb = match what {
@@ -145,7 +148,12 @@ fn statement(text: &mut String, kernel: &Kernel, stmt: &Stmt, depth: usize) {
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             line!(text, depth, "printf {format:?}{args}");
         }
-        StmtKind::For { var, start, end, step, body } => {
+        StmtKind::For { var, end, tickets: Some(at), body, .. } => {
+            line!(text, depth, "for {var} in tickets({}, {end}) {{", word(kernel, at));
+            block(text, kernel, body, depth + 1);
+            line!(text, depth, "}}");
+        }
+        StmtKind::For { var, start, end, step, tickets: None, body } => {
             line!(text, depth, "for {var} in {start}..{end} step {step} {{");
             block(text, kernel, body, depth + 1);
             line!(text, depth, "}}");
@@ -346,6 +354,9 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
         }
         Op::ArriveLast { word: at, count } => {
             format!("arrive.last {} of {count}", word(kernel, at))
+        }
+        Op::Atomic { op, value, access } => {
+            format!("atomic.{} {}, {value}", op.name(), place(kernel, access))
         }
         Op::Scan { x, axis, exclusive } => {
             let word = if *exclusive { ", exclusive" } else { "" };

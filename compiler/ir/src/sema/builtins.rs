@@ -116,7 +116,6 @@ pub(super) const FORMS: &[Form] = &[
 const NOT_BUILT: &[&str] = &[
     "transpose",
     "slice",
-    "atomic.*",
     "multimem.*",
     "bytes",
     "exp.fast",

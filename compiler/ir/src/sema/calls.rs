@@ -5,6 +5,7 @@ use kernel_dsl::ast::{Call, Callee, Expr, Function};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
+use super::atomics;
 use super::builtins::{self, Builtin};
 use super::constants;
 use super::elementwise::Placed;
@@ -39,6 +40,9 @@ impl<'a> Lower<'a> {
             return self.inline(call, unit, function, span);
         }
         let text = path.text();
+        if atomics::operation(path).is_some() {
+            return Ok(vec![self.atomic_value(call, span)?]);
+        }
         let Some(form) = builtins::find(&text) else {
             return Err(if builtins::is_not_built(&text) || path.segments.len() > 1 {
                 self.not_built(span, &format!("`{text}`"))

@@ -12,7 +12,7 @@ use super::lower::Lower;
 use super::operands::{Operand, Tile};
 use super::report::{Outcome, Refused};
 use super::scope::Entity;
-use crate::kernel::{StmtKind, ValueId};
+use crate::kernel::{StmtKind, ValueId, Words};
 
 /// The bounds of a loop.
 struct Bounds {
@@ -26,6 +26,9 @@ struct Bounds {
 
 impl<'a> Lower<'a> {
     pub(super) fn looped(&mut self, looped: &'a For, span: Span) -> Outcome<()> {
+        if let ForOver::Tickets(counter, count) = &looped.over {
+            return self.work_list(looped, counter, count, span);
+        }
         let bounds = self.bounds(looped)?;
         let trips = trip_count(&bounds);
         match &looped.unroll {
@@ -189,7 +192,7 @@ impl<'a> Lower<'a> {
             }
         });
         outcome?;
-        self.emit(StmtKind::For { var, start, end, step: stride_u32, body }, span)
+        self.emit(StmtKind::For { var, start, end, step: stride_u32, tickets: None, body }, span)
     }
 
     fn rounds(
@@ -201,6 +204,49 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<()> {
         self.emit_loop(looped, [start, end], step, 1, span)
+    }
+
+    /// `for t in tickets(c[i], n)`: each number below `n` once, by some CTA.
+    fn work_list(
+        &mut self,
+        looped: &'a For,
+        counter: &'a Expr,
+        count: &'a Expr,
+        span: Span,
+    ) -> Outcome<()> {
+        if looped.unroll.is_some() {
+            return Err(self.error(
+                Diagnostic::error(Code::E0206, "a work list that is unrolled")
+                    .label(looped.header_span, "which rounds a CTA does shows at run time")
+                    .help("remove `unroll`"),
+            ));
+        }
+        let word = self.word(counter, Words::Counter);
+        let at = count.span;
+        let count = self.expr(count);
+        let (word, count) = (word?, count?);
+        let int = |value: i64| Operand::Const(Const::int(value));
+        let ctas = self.kernel.launch.grid.iter().map(|&extent| i64::from(extent)).product::<i64>();
+        match const_int(&count) {
+            Some(0) => return Ok(()),
+            Some(count) if !(0..=i64::from(i32::MAX) - ctas).contains(&count) => {
+                return Err(self.error(
+                    Diagnostic::error(Code::E0215, format!("a work list of {count} rounds"))
+                        .label(at, "tickets and CTAs together are counted in 31 bits"),
+                ));
+            }
+            Some(_) | None => {}
+        }
+        let count = self.extreme(true, (count, at), (int(0), at), at)?;
+        let what = "the number of tickets";
+        let start = self.scalar(int(0), DType::I32, what, at)?;
+        let end = self.scalar(count, DType::I32, what, at)?;
+        let var = self.declare_value(DType::I32, Vec::new(), looped.var.span);
+        self.name_value(var, &looped.var.text);
+        let body = self.block_of(|s| {
+            s.round(looped, Operand::Tile(Tile::new(var, DType::I32, Vec::new())));
+        });
+        self.emit(StmtKind::For { var, start, end, step: 1, tickets: Some(word), body }, span)
     }
 
     /// `unroll n` of a constant number of rounds: full groups in a loop, the rest written out.

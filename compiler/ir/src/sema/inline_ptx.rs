@@ -159,6 +159,7 @@ fn is_elementwise(stmt: &Stmt) -> bool {
         | Op::Relayout { .. }
         | Op::Slice { .. }
         | Op::ArriveLast { .. }
+        | Op::Atomic { .. }
         | Op::Scan { .. }
         | Op::Concat { .. } => false,
     }

@@ -331,7 +331,7 @@ impl<'a> Lower<'a> {
         match (tile.id(), slice.access) {
             (Some(value), Some(access)) => {
                 let cache = cache(mv.policy);
-                self.emit(StmtKind::Store { value, access, cache }, span)
+                self.emit(StmtKind::Store { value, access, update: None, cache }, span)
             }
             (_, _) => Ok(()),
         }

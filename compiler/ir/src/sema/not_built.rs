@@ -2,8 +2,8 @@
 //! judged where those are known; everything else is here, so that nothing is ever ignored.
 
 use kernel_dsl::ast::{
-    Access, Buffer, Call, Callee, ExprKind, ForOver, InstanceKind, LaunchKey, Move, MoveKind,
-    Qualifier, Ref, Space, Stmt, StmtKind, TileDecl, TileSpace,
+    Access, Buffer, Call, Callee, ExprKind, InstanceKind, LaunchKey, Move, MoveKind, Qualifier,
+    Ref, Space, Stmt, StmtKind, TileDecl, TileSpace,
 };
 use kernel_dsl::source::Span;
 
@@ -31,11 +31,8 @@ pub(super) fn statement(stmt: &Stmt) -> Option<NotBuilt> {
             (!is_built(&atom.value)).then_some((atom.value.span, what))
         }
         StmtKind::Move(mv) => moves(mv, whole),
-        StmtKind::For(looped) => match &looped.over {
-            ForOver::Range(..) => None,
-            ForOver::Tickets(..) => Some((looped.header_span, "work lists by `tickets`")),
-        },
         StmtKind::Mma(_)
+        | StmtKind::For(_)
         | StmtKind::Commit(_)
         | StmtKind::Settle(_)
         | StmtKind::Publish(_)

@@ -8,6 +8,7 @@ use kernel_dsl::ast::{
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
+use super::atomics;
 use super::builtins::{self, Builtin};
 use super::check;
 use super::constants::{self, Const, ConstValue};
@@ -485,6 +486,11 @@ impl<'a> Lower<'a> {
                     .help("bind it with `let`, or remove it"),
             ));
         };
+        if let Callee::Path(path) = &call.callee
+            && atomics::operation(path).is_some()
+        {
+            return self.atomic_statement(call, e.span);
+        }
         let values = self.nested(e.span, |s| s.call_values(call, e.span))?;
         if values.is_empty() {
             return Ok(());

@@ -26,7 +26,7 @@ impl<'a> Lower<'a> {
         self.emit(StmtKind::Advance { word }, span)
     }
 
-    fn word(&mut self, e: &'a Expr, wanted: Words) -> Outcome<Word> {
+    pub(super) fn word(&mut self, e: &'a Expr, wanted: Words) -> Outcome<Word> {
         let (base, index) = match &e.kind {
             ExprKind::Index(base, indices) => match indices.as_slice() {
                 [Index { kind: IndexKind::At(index, None), .. }] => (&**base, index),
@@ -86,7 +86,7 @@ fn article(words: Words) -> &'static str {
 pub(super) fn form(word: &str) -> &'static str {
     match word {
         "flag" => super::ranks::FLAG_FORM,
-        "counter" => "write `if arrive.last c[i] of n { … }`",
+        "counter" => "write `if arrive.last c[i] of n { … }` or `for t in tickets(c[i], n) { … }`",
         _ => "write `let t = load e[i];` and `advance e[i];`",
     }
 }

@@ -50,6 +50,7 @@ impl Walk<'_> {
                         }
                     }
                     Op::ArriveLast { word, .. } => self.word(word),
+                    Op::Atomic { access, .. } => self.access(access),
                     _ => {}
                 }
                 self.known.define(results, op, &self.facts);
@@ -85,7 +86,8 @@ impl Walk<'_> {
                 }
             },
             StmtKind::Role { body, .. } => self.block(body),
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets, body } => {
+                tickets.iter().for_each(|word| self.word(word));
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 self.under(facts, body);
             }

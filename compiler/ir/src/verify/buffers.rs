@@ -53,6 +53,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         beside: Vec::new(),
         in_role: false,
         in_loop: false,
+        tickets: Vec::new(),
         reported: BTreeSet::new(),
         seen: BTreeMap::new(),
         sink,
@@ -61,6 +62,15 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.launch.grid.iter().any(|&extent| extent > 1) {
         walk.report_shared();
     }
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Read,
+    Write,
+    /// An atomic operation, which needs no order with others.
+    Change,
 }
 
 struct Walk<'a> {
@@ -82,6 +92,8 @@ struct Walk<'a> {
     beside: Vec<Place>,
     in_role: bool,
     in_loop: bool,
+    /// Variables of the work lists around this place.
+    tickets: Vec<ValueId>,
     reported: BTreeSet<(Span, Span)>,
     seen: BTreeMap<ParamId, Seen>,
     sink: &'a mut Sink,
@@ -108,12 +120,13 @@ impl<'a> Walk<'a> {
         }
         match &stmt.kind {
             StmtKind::Def { results, op } => self.define(results, op),
-            StmtKind::Store { value, access, .. } => {
+            StmtKind::Store { value, access, update, .. } => {
                 let spread = &self.kernel.values[*value].distribution;
-                self.touch(access, true, Some(spread));
+                let does = if update.is_some() { Does::Change } else { Does::Write };
+                self.touch(access, does, Some(spread));
             }
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
-                self.touch(source, false, None)
+                self.touch(source, Does::Read, None)
             }
             StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, true, None),
             StmtKind::Sync | StmtKind::Await(_) | StmtKind::SyncRole => self.meet(),
@@ -133,8 +146,12 @@ impl<'a> Walk<'a> {
                 let own = std::mem::replace(&mut self.recent, before);
                 self.beside.extend(own);
             }
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
+                if tickets.is_some() {
+                    self.work_list(*var, facts, body);
+                    return;
+                }
                 let before = self.recent.clone();
                 let outer = std::mem::replace(&mut self.in_loop, true);
                 self.under(facts, body);
@@ -180,6 +197,17 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Rounds that each begin with a meeting, as does the end.
+    fn work_list(&mut self, var: ValueId, facts: Facts, body: &'a [Stmt]) {
+        let outer = std::mem::replace(&mut self.in_loop, true);
+        self.tickets.push(var);
+        self.meet();
+        self.under(facts, body);
+        self.meet();
+        self.tickets.pop();
+        self.in_loop = outer;
+    }
+
     /// All threads meet, or those of the role: what others did before it is not met by that.
     fn meet(&mut self) {
         self.recent.clone_from(&self.outside);
@@ -190,7 +218,7 @@ impl<'a> Walk<'a> {
             match op {
                 Op::Load { access, .. } => {
                     let spread = &self.kernel.values[result].distribution;
-                    self.touch(access, false, Some(spread));
+                    self.touch(access, Does::Read, Some(spread));
                     self.loads.insert(result, op);
                 }
                 Op::Iota => {
@@ -200,19 +228,25 @@ impl<'a> Walk<'a> {
                     self.arrivals.extend(results);
                     self.meet();
                 }
+                Op::Atomic { access, .. } => {
+                    self.meet();
+                    self.touch(access, Does::Change, None);
+                    self.meet();
+                }
                 _ => {}
             }
         }
         self.known.define(results, op, &self.facts);
     }
 
-    fn touch(&mut self, access: &TileAccess, is_store: bool, spread: Option<&Distribution>) {
+    fn touch(&mut self, access: &TileAccess, does: Does, spread: Option<&Distribution>) {
+        let is_store = does != Does::Read;
         let Some(param) = access.storage.param() else { return };
         if !self.stored.contains(&param) {
             return;
         }
         let place =
-            Place::new(&self.known, &self.iotas, (param, access), is_store, spread, &self.facts);
+            Place::new(&self.known, &self.iotas, (param, access), does, spread, &self.facts);
         let clash = self
             .recent
             .iter()
@@ -224,10 +258,22 @@ impl<'a> Walk<'a> {
         // The arrival of a role says nothing of what other threads stored before it.
         let unmet = self.in_role && self.outside.iter().any(|o| o.param == param && o.is_store);
         if !self.is_last || is_store || unmet {
-            let owners = Owners::new(self.kernel, &self.known, &self.loads, &place);
+            let tickets = &self.tickets;
+            let owners = Owners::new(self.kernel, &self.known, &self.loads, tickets, &place);
+            if does == Does::Write
+                && !tickets.is_empty()
+                && !owners.is_of_round(self.kernel.launch.grid)
+            {
+                self.report_rounds(&place);
+            }
             let seen = self.seen.entry(param).or_default();
             if is_store {
-                seen.store(owners, place.span);
+                // What the last to arrive stores comes after what all others have changed.
+                if self.is_last && !unmet && does == Does::Write {
+                    seen.store_last(owners, place.span);
+                } else {
+                    seen.store(owners, place.span, does);
+                }
             } else {
                 seen.load(owners, place.span, spread.is_none());
             }
@@ -270,6 +316,25 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn report_rounds(&mut self, place: &Place) {
+        let param = &self.kernel.params[place.param];
+        let name = &param.name;
+        let mut finding = Diagnostic::error(
+            Code::E0172,
+            format!("two rounds of a work list may store to one element of `{name}`"),
+        )
+        .label(place.span, "nothing in this place says which round it is");
+        if let Some(&ticket) = self.tickets.last() {
+            finding =
+                finding.secondary(self.kernel.values[ticket].span, "each number is one round");
+        }
+        self.sink.push(
+            finding
+                .secondary(param.span, "declared here")
+                .help("write `y[t, …]`, or `y[t * n .. + n]`"),
+        );
+    }
+
     fn report_race(&mut self, earlier: Span, stored: bool, later: &Place) {
         if !self.reported.insert((earlier, later.span)) {
             return;
@@ -288,10 +353,22 @@ impl<'a> Walk<'a> {
         );
     }
 
-    /// Loads of what other CTAs may store.
+    /// Loads of what other CTAs may store, and stores to what they may change.
     fn report_shared(&mut self) {
         for (id, seen) in std::mem::take(&mut self.seen) {
             let param = &self.kernel.params[id];
+            for (store, change) in seen.changed(&self.kernel.launch, MAX_PAIRS) {
+                self.sink.push(
+                    Diagnostic::error(
+                        Code::E0116,
+                        format!("`{}` is stored to while other CTAs of the launch may change it", param.name),
+                    )
+                    .label(store, "nothing says that only the same CTA changes these elements")
+                    .secondary(change, "changed here")
+                    .secondary(param.span, format!("declared `{}`", param.access))
+                    .help("let an earlier kernel clear it, or the last CTA: `if arrive.last c[i] of n { … }`"),
+                );
+            }
             for (load, store) in seen.shared(&self.kernel.launch, MAX_PAIRS) {
                 self.sink.push(
                     Diagnostic::error(
@@ -316,7 +393,8 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
     for stmt in stmts {
         match &stmt.kind {
             StmtKind::Store { access, .. }
-            | StmtKind::Outgoing(Outgoing::Copy { dest: access, .. }) => {
+            | StmtKind::Outgoing(Outgoing::Copy { dest: access, .. })
+            | StmtKind::Def { op: Op::Atomic { access, .. }, .. } => {
                 found.extend(access.storage.param());
             }
             StmtKind::For { body, .. } | StmtKind::Role { body, .. } => find_stored(body, found),

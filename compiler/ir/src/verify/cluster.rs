@@ -142,9 +142,10 @@ impl Walk<'_> {
             StmtKind::Outgoing(Outgoing::Copy { source, .. }) => self.touch(source, false),
             StmtKind::SyncCluster => self.sync(stmt.span),
             StmtKind::Role { body, .. } => self.block(body),
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
-                let varies = [*start, *end].iter().any(|bound| self.varying.has(*bound));
+                let varies = tickets.is_some()
+                    || [*start, *end].iter().any(|bound| self.varying.has(*bound));
                 self.divided(varies.then_some(stmt.span), |walk| {
                     walk.rounds(*var, *step, facts, body);
                 });

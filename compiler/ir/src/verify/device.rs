@@ -171,8 +171,10 @@ impl Structure<'_> {
             }
             DeviceOp::Warpgroup(op) => self.warpgroup(loc, op),
             DeviceOp::Tensor(op) => self.tensor(loc, op),
-            DeviceOp::AtomicInc { dst, at, .. } => {
+            DeviceOp::Atomic { dst, at, change, .. } => {
                 self.vector_registers(loc, at);
+                let (frag, index) = change.register();
+                self.element(loc, frag, index);
                 if at.len != 1 || self.len(*dst) != 1 {
                     self.fault(loc, "an atomic on more than one element".to_owned());
                 }
@@ -227,6 +229,14 @@ impl Structure<'_> {
                 let before = std::mem::replace(&mut self.defined[*var], true);
                 self.block(body);
                 self.defined[*var] = before;
+            }
+            DeviceOp::Repeat { body, again } => {
+                let outer = self.defined.clone();
+                for stmt in body {
+                    self.stmt(stmt);
+                }
+                self.element(loc, *again, 0);
+                self.defined = outer;
             }
             DeviceOp::Role { role, body } => {
                 if self.kernel.roles.get(*role).is_none() {
@@ -476,6 +486,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
         so_far.then(match &stmt.op {
             DeviceOp::GridWait => Effect::EveryPath,
             DeviceOp::For { body, .. } => effect(body).repeated(),
+            DeviceOp::Repeat { body, .. } => effect(body),
             DeviceOp::If { then_body, else_body, .. } => effect(then_body).or(effect(else_body)),
             DeviceOp::Role { body, .. } => effect(body),
             DeviceOp::Const { .. }
@@ -495,7 +506,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::LoadMatrices { .. }
-            | DeviceOp::AtomicInc { .. }
+            | DeviceOp::Atomic { .. }
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. }
             | DeviceOp::GridLaunch
@@ -561,7 +572,7 @@ impl Order<'_> {
             DeviceOp::Pipe(DevicePipe::CopyOut { dest: Place::Global(param), .. })
             | DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. }, .. }
             | DeviceOp::Signal { param, .. }
-            | DeviceOp::AtomicInc { param, .. } => {
+            | DeviceOp::Atomic { param, .. } => {
                 self.require(Code::E0108, *param, stmt.loc, at);
                 at
             }
@@ -572,7 +583,7 @@ impl Order<'_> {
                 }
                 at
             }
-            DeviceOp::For { body, .. } => {
+            DeviceOp::For { body, .. } | DeviceOp::Repeat { body, .. } => {
                 let entry = join(at, effect(body).apply(at));
                 let end = self.block(body, entry);
                 join(at, end)

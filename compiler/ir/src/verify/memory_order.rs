@@ -54,6 +54,12 @@ impl Walk<'_> {
                 self.write(word.param, word.span, at);
                 at
             }
+            StmtKind::Def { op: Op::Atomic { access, .. }, .. } => {
+                if let Some(param) = access.storage.param() {
+                    self.write(param, access.span, at);
+                }
+                at
+            }
             StmtKind::Signal(signal) => {
                 self.write(signal.param, signal.span, at);
                 at
@@ -113,7 +119,10 @@ impl Walk<'_> {
                 self.block(body, at);
                 at
             }
-            StmtKind::For { body, .. } => {
+            StmtKind::For { body, tickets, .. } => {
+                if let Some(word) = tickets {
+                    self.write(word.param, word.span, at);
+                }
                 let entry = order::loop_entry(at, body);
                 let end = self.block(body, entry);
                 order::join(at, end)

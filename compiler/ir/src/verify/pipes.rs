@@ -152,10 +152,13 @@ impl<'a> Walk<'a> {
                 self.chain();
                 self.role = None;
             }
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 self.loops.push(Loop { var: *var, start: *start, end: *end, step: *step });
+                let outer = self.is_conditional;
+                self.is_conditional = outer.or(tickets.map(|_| stmt.span));
                 self.under(facts, body);
+                self.is_conditional = outer;
                 self.loops.pop();
             }
             StmtKind::If { cond, then_body, else_body } => {

@@ -160,7 +160,7 @@ impl<'k> Survey<'k> {
                 self.awaits.push((self.here(), wait));
                 self.meet();
             }
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets: _, body } => {
                 self.known.bind_loop(*var, *start, *end, *step);
                 self.inner(body);
             }

@@ -103,14 +103,17 @@ fn collect(stmts: &[Stmt], found: &mut Vec<Touch>) {
             let touch = |param| Touch { param, writes, is_word: false, span: access.span };
             found.extend(access.storage.param().map(touch));
         };
-        if let StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } | StmtKind::Advance { word } =
-            &stmt.kind
+        if let StmtKind::Def { op: Op::ArriveLast { word, .. }, .. }
+        | StmtKind::Advance { word }
+        | StmtKind::For { tickets: Some(word), .. } = &stmt.kind
         {
             let Word { param, span, .. } = *word;
             found.push(Touch { param, writes: true, is_word: true, span });
         } else if let StmtKind::Def { op: Op::Load { access, .. }, .. } = &stmt.kind {
             add(access, false);
-        } else if let StmtKind::Store { access, .. } = &stmt.kind {
+        } else if let StmtKind::Store { access, .. }
+        | StmtKind::Def { op: Op::Atomic { access, .. }, .. } = &stmt.kind
+        {
             add(access, true);
         } else if let Some((source, _)) = copied(&stmt.kind) {
             add(source, false);

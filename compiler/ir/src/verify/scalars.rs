@@ -475,6 +475,7 @@ impl<'k> Knowledge<'k> {
             | Op::Inline { .. }
             | Op::ReadVar { .. }
             | Op::ArriveLast { .. }
+            | Op::Atomic { .. }
             | Op::Contract { .. }
             | Op::Mma { .. } => None,
         }

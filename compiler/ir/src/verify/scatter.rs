@@ -59,9 +59,11 @@ impl<'a> Walk<'a> {
                 self.known.define(results, op, &self.facts);
                 self.ops.extend(results.iter().map(|&result| (result, op)));
             }
-            StmtKind::Store { access, .. } => self.store(access),
+            // Elements may change twice.
+            StmtKind::Store { update: Some(_), .. } => {}
+            StmtKind::Store { access, update: None, .. } => self.store(access),
             StmtKind::Role { body, .. } => self.block(body),
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets: _, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
                 self.under(facts, body);
             }
@@ -200,6 +202,7 @@ impl<'a> Walk<'a> {
             | Op::Mma { .. }
             | Op::Scan { .. }
             | Op::ArriveLast { .. }
+            | Op::Atomic { .. }
             | Op::Concat { .. } => None,
         }
     }

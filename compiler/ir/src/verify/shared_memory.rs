@@ -182,7 +182,12 @@ impl<'a> Walk<'a> {
             }
             StmtKind::Pipe(op) => self.pipe(op, stmt.span),
             StmtKind::Role { role, body } => self.role(*role, body),
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, tickets: Some(_), body, .. } => {
+                self.loops.push(stmt.span);
+                self.work_list(*var, *start, *end, body);
+                self.loops.pop();
+            }
+            StmtKind::For { var, start, end, step, tickets: None, body } => {
                 let in_flight = !self.state.products.is_empty() && products::uses_vars(body);
                 if in_flight || state::touches(body) {
                     self.loops.push(stmt.span);
@@ -293,6 +298,28 @@ impl<'a> Walk<'a> {
             after.join(before);
         }
         self.state = after;
+    }
+
+    /// Rounds that each begin with a meeting, as does the end; which numbers a CTA has is not known.
+    fn work_list(&mut self, var: ValueId, start: ValueId, end: ValueId, body: &[Stmt]) {
+        let facts = self.known.bind_loop(var, start, end, 1);
+        let mut own = defined_in(body);
+        own.insert(var);
+        let mut entry = self.state.clone();
+        loop {
+            self.state = entry.clone();
+            self.state.sync();
+            self.under(facts.clone(), body);
+            let mut next = self.state.clone();
+            next.next_round(var, 1, 1, &own);
+            next.join(entry.clone());
+            if next == entry || self.visits == 0 {
+                break;
+            }
+            entry = next;
+        }
+        self.state = entry;
+        self.state.sync();
     }
 
     fn too_many(&mut self, outermost: Span) {

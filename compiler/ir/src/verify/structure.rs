@@ -13,6 +13,7 @@ use crate::kernel::{
     SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess, ValueId,
     Warpgroup, WarpgroupMma, Word,
 };
+use crate::ops::AtomicOp;
 use crate::ops::inline;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -151,8 +152,9 @@ impl Walk<'_> {
                 }
             }
             StmtKind::Printf { args, .. } => self.uses(span, args),
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { var, start, end, step, tickets, body } => {
                 self.uses(span, &[*start, *end]);
+                tickets.iter().for_each(|word| self.word(word));
                 if *step == 0 {
                     self.fault(span, "a loop of step 0".to_owned());
                 }
@@ -385,6 +387,14 @@ impl Walk<'_> {
                 self.word(word);
                 shape.is_empty() && value(*result).dtype == DType::Bool && *count > 0
             }
+            Op::Atomic { value: by, access, .. } => {
+                self.access(access, &[]);
+                shape.is_empty()
+                    && value(*by).shape.is_empty()
+                    && value(*by).dtype == value(*result).dtype
+                    && AtomicOp::takes(value(*by).dtype)
+                    && self.kernel.dtype_of(access.storage) == value(*by).dtype
+            }
             Op::Scan { x, axis, .. } => {
                 usize::from(*axis) < shape.len()
                     && value(*x).shape == shape
@@ -517,6 +527,9 @@ pub(super) fn operands(op: &Op) -> Vec<ValueId> {
             std::iter::once(*equals).chain(inputs.iter().copied()).collect()
         }
         Op::ArriveLast { word, .. } => vec![word.index],
+        Op::Atomic { value, access, .. } => {
+            access_operands(access).chain(std::iter::once(*value)).collect()
+        }
         Op::Contract { a, b, acc, .. } | Op::Mma { a, b, acc, .. } => {
             [*a, *b].into_iter().chain(*acc).collect()
         }

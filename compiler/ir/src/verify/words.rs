@@ -14,8 +14,10 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.params.iter().all(|param| param.words.is_none()) {
         return;
     }
-    let mut survey = Survey { known: Knowledge::new(kernel), all: Vec::new() };
+    let known = Knowledge::new(kernel);
+    let mut survey = Survey { known, all: Vec::new(), lists: Vec::new(), counted: Vec::new() };
     survey.block(&kernel.body, true);
+    survey.work_lists(kernel, sink);
     for (word, count) in &survey.all {
         arrivals(kernel, &survey.known, word, *count, sink);
     }
@@ -43,6 +45,10 @@ struct Survey<'k> {
     known: Knowledge<'k>,
     /// Arrivals that every CTA makes once.
     all: Vec<(Word, u32)>,
+    /// Work lists, and whether every CTA comes to it once.
+    lists: Vec<(Word, bool)>,
+    /// Words of all arrivals.
+    counted: Vec<Word>,
 }
 
 impl Survey<'_> {
@@ -51,11 +57,13 @@ impl Survey<'_> {
             match &stmt.kind {
                 StmtKind::Def { results, op } => {
                     self.known.define(results, op, &Facts::new());
-                    if let (Op::ArriveLast { word, count }, true) = (op, always) {
-                        self.all.push((*word, *count));
+                    if let Op::ArriveLast { word, count } = op {
+                        self.counted.push(*word);
+                        self.all.extend(always.then_some((*word, *count)));
                     }
                 }
-                StmtKind::For { var, start, end, step, body } => {
+                StmtKind::For { var, start, end, step, tickets, body } => {
+                    self.lists.extend(tickets.map(|word| (word, always)));
                     self.known.bind_loop(*var, *start, *end, *step);
                     self.block(body, false);
                 }
@@ -85,6 +93,51 @@ impl Survey<'_> {
                 | StmtKind::Assert { .. }
                 | StmtKind::Trace { .. }
                 | StmtKind::Printf { .. } => {}
+            }
+        }
+    }
+}
+
+impl Survey<'_> {
+    /// Every CTA of the grid comes once to a work list, whose word nothing else touches.
+    fn work_lists(&self, kernel: &Kernel, sink: &mut Sink) {
+        let mut wrong = |at: Span, message: &str, label: &str, other: Option<(Span, &str)>| {
+            let mut finding = Diagnostic::error(Code::E0115, message).label(at, label);
+            if let Some((span, label)) = other {
+                finding = finding.secondary(span, label);
+            }
+            sink.push(finding.help(
+                "the word starts again at zero when each CTA has found no ticket left, once",
+            ));
+        };
+        for (number, (word, always)) in self.lists.iter().enumerate() {
+            let form = self.known.form(word.index);
+            if !always {
+                let message = "a work list that not every CTA comes to once";
+                wrong(word.span, message, "it stands in a loop or a choice", None);
+            }
+            let is_shared = |symbol: &Symbol| matches!(symbol, Symbol::Param(_));
+            if !form.terms.keys().all(is_shared) {
+                let message = "a work list that not all CTAs share";
+                wrong(word.span, message, "this may be another word in another CTA", None);
+            }
+            let lists = self.lists.iter().take(number).map(|(other, _)| other);
+            let same = |other: &&Word| {
+                let gap = self.known.form(other.index).plus(-1, &form);
+                let apart = gap.and_then(|gap| gap.as_constant()).is_some_and(|gap| gap != 0);
+                other.param == word.param && !apart
+            };
+            if let Some(other) = lists.chain(&self.counted).find(same) {
+                let message = format!(
+                    "a word of `{}` that counts two things",
+                    kernel.params[word.param].name
+                );
+                wrong(
+                    word.span,
+                    &message,
+                    "tickets are taken here",
+                    Some((other.span, "and here it counts too")),
+                );
             }
         }
     }

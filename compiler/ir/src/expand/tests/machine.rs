@@ -213,7 +213,9 @@ impl<'a> Machine<'a> {
             DeviceOp::Load { dst, place, vectors, other, cache: _ } => {
                 self.load(*dst, place, vectors, *other);
             }
-            DeviceOp::Store { src, place, vectors, cache: _ } => self.store(src, place, vectors),
+            DeviceOp::Store { src, place, vectors, update: _, cache: _ } => {
+                self.store(src, place, vectors)
+            }
             DeviceOp::Prefetch { place, vectors, bytes: _, evict: _ } => {
                 let Place::Global(param) = place else { panic!("{place:?}") };
                 for thread in 0..self.threads() {
@@ -253,7 +255,8 @@ impl<'a> Machine<'a> {
             DeviceOp::Role { .. } | DeviceOp::RoleBarrier { .. } | DeviceOp::Pipe(_) => {
                 panic!("there are no roles")
             }
-            DeviceOp::AtomicInc { .. }
+            DeviceOp::Atomic { .. }
+            | DeviceOp::Repeat { .. }
             | DeviceOp::ClusterBarrier
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. } => panic!("there is one CTA"),

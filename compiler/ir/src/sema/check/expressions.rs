@@ -8,6 +8,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::{CallEdge, Checker, Known, Use};
+use crate::sema::atomics;
 use crate::sema::builtins::{self, Builtin};
 use crate::sema::mistakes::{
     atom_as_value, buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only,
@@ -403,6 +404,21 @@ impl<'a> Checker<'a, '_> {
         {
             self.user_call(call, unit, function, path.span);
             return Some(function);
+        }
+        if atomics::operation(path).is_some() {
+            match atomics::arguments(call, span) {
+                Ok((place, value)) => {
+                    self.buffer(place);
+                    self.value(value);
+                }
+                Err(diagnostic) => {
+                    self.report.error(diagnostic);
+                }
+            }
+            if let Some(wrong) = atomics::mistake(call, span) {
+                self.report.error(wrong);
+            }
+            return None;
         }
         let text = path.text();
         if let Some(form) = builtins::find(&text) {

@@ -469,9 +469,16 @@ impl<'a> Checker<'a, '_> {
     }
 
     fn looped(&mut self, looped: &'a For) {
-        let ForOver::Range(range, step) = &looped.over else { return };
-        self.range_or_value(range);
-        step.iter().for_each(|step| self.value(step));
+        match &looped.over {
+            ForOver::Range(range, step) => {
+                self.range_or_value(range);
+                step.iter().for_each(|step| self.value(step));
+            }
+            ForOver::Tickets(counter, count) => {
+                self.word(counter);
+                self.value(count);
+            }
+        }
         if let Some(Unroll::By(by)) = &looped.unroll {
             self.value(by);
         }

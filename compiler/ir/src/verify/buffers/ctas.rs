@@ -9,11 +9,14 @@ use crate::kernel::{AxisIndex, Kernel, Op, ParamId, ValueId, ViewAxis};
 /// Axes of the grid.
 type GridAxes = [bool; 3];
 
+/// Tickets, each with its factor and the number of values that it may have.
+type Rounds = BTreeMap<ValueId, (i128, i128)>;
+
 /// The positions of an access along an axis of its view, as a function of the CTA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Owner {
-    /// `sum of factor * cta + sum of factor * scalar + something in lo..=hi`.
-    Affine { ctas: [i128; 3], scalars: BTreeMap<ParamId, i128>, lo: i128, hi: i128 },
+    /// `sum of factor * cta + sum of factor * ticket + sum of factor * scalar + something in lo..=hi`.
+    Affine { ctas: [i128; 3], rounds: Rounds, scalars: BTreeMap<ParamId, i128>, lo: i128, hi: i128 },
     /// A value that is another one in each CTA, along these axes of the grid.
     Slot { value: ValueId, constant: i128, grid: GridAxes },
     /// Anything.
@@ -34,14 +37,15 @@ impl Owners {
         kernel: &Kernel,
         known: &Knowledge<'_>,
         loads: &BTreeMap<ValueId, &Op>,
+        tickets: &[ValueId],
         place: &Place,
     ) -> Owners {
         let owner = |reach: &Reach| match reach {
             Reach::Run { start, len, .. } => {
                 let slot = (*len == 1).then(|| slot(kernel, known, loads, start, &place.facts));
-                slot.flatten().unwrap_or_else(|| affine(known, start, *len))
+                slot.flatten().unwrap_or_else(|| affine(known, tickets, start, *len))
             }
-            Reach::Each(form) => affine(known, form, 1),
+            Reach::Each(form) => affine(known, tickets, form, 1),
         };
         let axes = place.axes.iter().zip(&place.sides);
         let only = |axis: u8| {
@@ -53,6 +57,16 @@ impl Owners {
             axes: axes.map(|(axis, side)| (axis.clone(), owner(&side.reach))).collect(),
             only: [only(0), only(1), only(2)],
         }
+    }
+
+    /// True where no two rounds of a work list come to one element.
+    pub(super) fn is_of_round(&self, grid: [u32; 3]) -> bool {
+        self.axes.iter().any(|(_, owner)| match owner {
+            Owner::Affine { rounds, .. } => {
+                !rounds.is_empty() && separated(owner, owner, grid) == [true; 3]
+            }
+            Owner::Slot { .. } | Owner::Unknown => false,
+        })
     }
 
     /// True where no other CTA touches by `other` what a CTA touches by `self`.
@@ -74,7 +88,7 @@ impl Owners {
 pub(in crate::verify) fn tell_apart(known: &Knowledge<'_>, forms: &[Form], grid: [u32; 3]) -> bool {
     let mut apart = grid.map(|extent| extent <= 1);
     for form in forms {
-        let owner = affine(known, form, 1);
+        let owner = affine(known, &[], form, 1);
         let found = separated(&owner, &owner, grid);
         apart = [0, 1, 2].map(|axis| apart[axis] || found[axis]);
     }
@@ -85,24 +99,31 @@ pub(in crate::verify) fn tell_apart(known: &Knowledge<'_>, forms: &[Form], grid:
 fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
     match (a, b) {
         (
-            Owner::Affine { ctas, scalars, lo, hi },
-            Owner::Affine { ctas: other, scalars: others, lo: low, hi: high },
-        ) if ctas == other && scalars == others => {
+            Owner::Affine { ctas, rounds, scalars, lo, hi },
+            Owner::Affine { ctas: other, rounds: those, scalars: others, lo: low, hi: high },
+        ) if ctas == other && rounds == those && scalars == others => {
             // A number in mixed radix: each digit is at least as wide as all below it.
-            let mut digits: Vec<usize> =
-                (0..3).filter(|&axis| grid[axis] > 1 && ctas[axis] != 0).collect();
-            digits.sort_by_key(|&axis| ctas[axis].unsigned_abs());
+            let of_ctas = (0..3).filter(|&axis| grid[axis] > 1 && ctas[axis] != 0);
+            let of_ctas = of_ctas.map(|axis| (ctas[axis], i128::from(grid[axis]), Some(axis)));
+            let of_rounds = rounds.values().map(|&(factor, count)| (factor, count, None));
+            let mut digits: Vec<(i128, i128, Option<usize>)> = of_ctas.chain(of_rounds).collect();
+            digits.sort_by_key(|&(factor, ..)| factor.unsigned_abs());
             let mut width = hi.max(high).checked_sub(*lo.min(low)).and_then(|w| w.checked_add(1));
             let mut found = [false; 3];
-            for &axis in &digits {
-                let step = ctas[axis].checked_abs();
-                let (Some(below), Some(step)) = (width, step) else { return [false; 3] };
+            for (factor, count, axis) in digits {
+                let (Some(below), Some(step)) = (width, factor.checked_abs()) else {
+                    return [false; 3];
+                };
                 if step < below {
                     return [false; 3];
                 }
-                let rest = step.checked_mul(i128::from(grid[axis]) - 1);
+                let rest = step.checked_mul(count - 1);
                 width = rest.and_then(|rest| rest.checked_add(below));
-                found[axis] = true;
+                match axis {
+                    Some(axis) => found[axis] = true,
+                    // A ticket is in the hands of one CTA.
+                    None => found = [true; 3],
+                }
             }
             found
         }
@@ -111,8 +132,9 @@ fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
     }
 }
 
-fn affine(known: &Knowledge<'_>, start: &Form, len: u32) -> Owner {
+fn affine(known: &Knowledge<'_>, tickets: &[ValueId], start: &Form, len: u32) -> Owner {
     let mut ctas = [0; 3];
+    let mut rounds = Rounds::new();
     let mut scalars = BTreeMap::new();
     let mut rest = Form::constant(start.constant);
     for (&symbol, &factor) in &start.terms {
@@ -120,6 +142,13 @@ fn affine(known: &Knowledge<'_>, start: &Form, len: u32) -> Owner {
             Symbol::Cta(axis) => ctas[usize::from(axis)] = factor,
             Symbol::Param(param) => {
                 scalars.insert(param, factor);
+            }
+            Symbol::Value(value) if tickets.contains(&value) => {
+                let Interval { lo: Some(lo), hi: Some(hi) } = known.interval(&Form::symbol(symbol))
+                else {
+                    return Owner::Unknown;
+                };
+                rounds.insert(value, (factor, (hi - lo).saturating_add(1).max(1)));
             }
             Symbol::Value(_) | Symbol::Cluster(_) => {
                 rest.terms.insert(symbol, factor);
@@ -130,7 +159,7 @@ fn affine(known: &Knowledge<'_>, start: &Form, len: u32) -> Owner {
         return Owner::Unknown;
     };
     match hi.checked_add(i128::from(len.max(1)) - 1) {
-        Some(hi) => Owner::Affine { ctas, scalars, lo, hi },
+        Some(hi) => Owner::Affine { ctas, rounds, scalars, lo, hi },
         None => Owner::Unknown,
     }
 }
@@ -157,7 +186,7 @@ fn slot(
     let mut grid = [false; 3];
     for index in &access.index {
         let AxisIndex::At(at) = index else { return None };
-        let owner = affine(known, &known.form(*at), 1);
+        let owner = affine(known, &[], &known.form(*at), 1);
         let found = separated(&owner, &owner, kernel.launch.grid);
         grid = [0, 1, 2].map(|axis| grid[axis] || found[axis]);
     }

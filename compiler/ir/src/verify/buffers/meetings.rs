@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use kernel_dsl::source::Span;
 
-use super::MAX_RECENT;
 use super::ctas::Owners;
+use super::{Does, MAX_RECENT};
 use crate::kernel::Launch;
 
 /// A load, and whether some path from it has not come to a `sync cluster`.
@@ -25,6 +25,9 @@ struct Store {
     owners: Owners,
     span: Span,
     after: BTreeSet<usize>,
+    does: Does,
+    /// It comes after what other CTAs have changed.
+    is_last: bool,
 }
 
 /// The loads and stores of a buffer, each kind once.
@@ -42,14 +45,25 @@ impl Seen {
         }
     }
 
-    pub(super) fn store(&mut self, owners: Owners, span: Span) {
+    pub(super) fn store(&mut self, owners: Owners, span: Span, does: Does) {
+        self.note_store(owners, span, does, false);
+    }
+
+    /// A store of the last CTA to arrive.
+    pub(super) fn store_last(&mut self, owners: Owners, span: Span) {
+        self.note_store(owners, span, Does::Write, true);
+    }
+
+    fn note_store(&mut self, owners: Owners, span: Span, does: Does, is_last: bool) {
         let met = |(_, load): &(usize, &Load)| !load.unmet;
         let after: BTreeSet<usize> =
             self.loads.iter().enumerate().filter(met).map(|(number, _)| number).collect();
         let mut recent = self.stores.iter_mut().rev().take(MAX_RECENT);
-        match recent.find(|store| store.owners == owners) {
+        match recent
+            .find(|store| (&store.owners, store.does, store.is_last) == (&owners, does, is_last))
+        {
             Some(known) => known.after.retain(|number| after.contains(number)),
-            None => self.stores.push(Store { owners, span, after }),
+            None => self.stores.push(Store { owners, span, after, does, is_last }),
         }
     }
 
@@ -77,6 +91,22 @@ impl Seen {
         for (load, &unmet) in self.loads.iter_mut().zip(unmet) {
             load.unmet |= unmet;
         }
+    }
+
+    /// Stores to what other CTAs may change by atomics, each with one such; `pairs` may be compared.
+    pub(super) fn changed(&self, launch: &Launch, mut pairs: u32) -> Vec<(Span, Span)> {
+        let mut found = Vec::new();
+        for store in self.stores.iter().filter(|store| store.does == Does::Write && !store.is_last)
+        {
+            let mut updates = self.stores.iter().filter(|store| store.does == Does::Change);
+            let foreign = updates.find(|update| {
+                let Some(left) = pairs.checked_sub(1) else { return true };
+                pairs = left;
+                !store.owners.is_private(&update.owners, launch.grid)
+            });
+            found.extend(foreign.map(|update| (store.span, update.span)));
+        }
+        found
     }
 
     /// Loads of what other CTAs may store, each with one such store; `pairs` may be compared.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kernel_dsl::source::Span;
 
 use super::super::scalars::{Facts, Form, Knowledge, Symbol};
+use super::Does;
 use crate::distribution::Distribution;
 use crate::kernel::{AxisIndex, ParamId, TileAccess, ValueId, ViewAxis};
 
@@ -29,6 +30,8 @@ pub(super) struct Side {
 pub(super) struct Place {
     pub(super) param: ParamId,
     pub(super) is_store: bool,
+    /// An atomic operation, which needs no order with others.
+    pub(super) is_update: bool,
     pub(super) span: Span,
     /// The axes of the view that it is seen through.
     pub(super) axes: Vec<ViewAxis>,
@@ -45,7 +48,7 @@ impl Place {
         known: &Knowledge<'_>,
         iotas: &BTreeSet<ValueId>,
         (param, access): (ParamId, &TileAccess),
-        is_store: bool,
+        does: Does,
         spread: Option<&Distribution>,
         facts: &Facts,
     ) -> Place {
@@ -87,7 +90,8 @@ impl Place {
         }
         Place {
             param,
-            is_store,
+            is_store: does != Does::Read,
+            is_update: does == Does::Change,
             span: access.span,
             axes: access.axes.clone(),
             sides,

@@ -9,6 +9,7 @@ use crate::distribution::{AxisMap, Distribution};
 pub(super) fn race(known: &Knowledge<'_>, facts: &Facts, earlier: &Place, later: &Place) -> bool {
     earlier.param == later.param
         && (earlier.is_store || later.is_store)
+        && !(earlier.is_update && later.is_update)
         && earlier.axes == later.axes
         && !own(earlier, later)
         && earlier.sides.iter().zip(&later.sides).all(|(a, b)| meet(known, facts, a, b))

@@ -80,7 +80,7 @@ impl Varying {
         used || match op {
             Op::CtaIndex(axis) => self.axis_varies(ClusterAxis::Along(*axis)),
             Op::ClusterIndex(axis) => self.axis_varies(*axis),
-            Op::ArriveLast { .. } => true,
+            Op::ArriveLast { .. } | Op::Atomic { .. } => true,
             Op::ReadVar { var, .. } => self.vars.contains(var),
             // What nobody writes while the kernel runs is the same for all.
             Op::Load { access, .. } => match access.storage {
@@ -117,8 +117,8 @@ impl Varying {
                 // What shared memory holds may differ.
                 StmtKind::Warpgroup(Warpgroup::Mma(mma)) => grew |= self.vars.insert(mma.var),
                 StmtKind::Tensor(Tensor::Load { var, .. }) => grew |= self.vars.insert(*var),
-                StmtKind::For { var, start, end, .. } => {
-                    if self.has(*start) || self.has(*end) {
+                StmtKind::For { var, start, end, tickets, .. } => {
+                    if tickets.is_some() || self.has(*start) || self.has(*end) {
                         inner = true;
                         grew |= self.values.insert(*var);
                     }

@@ -171,7 +171,8 @@ impl<'a> Run<'a> {
                 self.role = None;
                 return;
             }
-            StmtKind::For { var, start, end, step, body } => {
+            StmtKind::For { tickets: Some(_), body, .. } => self.give_up(body),
+            StmtKind::For { var, start, end, step, tickets: None, body } => {
                 if !is_at_barrier(body) {
                     return;
                 }
@@ -394,6 +395,7 @@ impl<'a> Run<'a> {
             | Op::Relayout { .. }
             | Op::Slice { .. }
             | Op::ArriveLast { .. }
+            | Op::Atomic { .. }
             | Op::Scan { .. }
             | Op::Concat { .. } => None,
         }
