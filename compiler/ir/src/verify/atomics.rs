@@ -15,7 +15,7 @@ use kernel_dsl::source::Span;
 
 use crate::expand::each_use;
 use crate::kernel::{
-    Kernel, Op, SmemId, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup,
+    Kernel, Op, Outgoing, SmemId, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup,
 };
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -113,6 +113,13 @@ impl Walk<'_> {
                 let known = self.vars.entry((mma.var, mma.slot)).or_default();
                 *known = known.or(source);
             }
+            StmtKind::Outgoing(Outgoing::Copy { source: from, dest, .. }) => {
+                self.reaches(
+                    source.or(self.content(from.storage)),
+                    dest.span,
+                    "this goes to memory",
+                );
+            }
             StmtKind::Advance { .. }
             | StmtKind::Signal(_)
             | StmtKind::Await(_)
@@ -122,6 +129,7 @@ impl Walk<'_> {
             StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
             | StmtKind::Prefetch { .. }
             | StmtKind::EmptyGroup
+            | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
             | StmtKind::Sync
             | StmtKind::SyncRole

@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 self.touch(source, Does::Read, None)
             }
-            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, true, None),
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, Does::Write, None),
             StmtKind::Sync | StmtKind::Await(_) | StmtKind::SyncRole => self.meet(),
             StmtKind::SyncCluster => {
                 self.meet();
