@@ -229,6 +229,19 @@ impl Walk<'_> {
                     copy.until.push(barrier);
                 }
             }
+            PipeOp::Send { dest, .. } if partner.is_some() => {
+                // What is sent elsewhere, others of the cluster send here: it meets what other roles do.
+                if let Some((tile, slot)) = dest.storage.tile() {
+                    let known = &self.known;
+                    let form = |value| known.form(value);
+                    let mut touch = Touch::new(dest, tile, slot, Kind::Write, None, form);
+                    touch.cta = None;
+                    self.region.holds.push(Hold::new(pipeline, index));
+                    touch.guards = self.region.guards_of(self.kernel, &touch);
+                    self.region.holds.pop();
+                    self.beside(&touch);
+                }
+            }
             PipeOp::Open { .. } | PipeOp::Send { .. } => {}
         }
     }
