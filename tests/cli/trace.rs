@@ -28,6 +28,25 @@ fn events_are_printed_where_they_are_asked_for() {
 }
 
 #[test]
+fn events_are_one_more_line_of_json() {
+    let answer = kernelc(["run", EVENTS, "--trace", "--format", "json"]).expect_code(0);
+    let lines = answer.json_lines();
+    let events = lines.last().unwrap()["trace"]["traceEvents"].as_array().unwrap().clone();
+    assert_eq!(events.iter().filter(|event| event["name"] == "begin").count(), 4);
+}
+
+/// A branch around an event would part the threads of a warpgroup, and ptxas would run its products one by one.
+#[test]
+fn events_stand_between_products_that_are_under_way() {
+    let folder = scratch("wgmma");
+    let text = std::fs::read_to_string(root().join("tests/suite/ops/wgmma.tile")).unwrap();
+    assert!(text.contains("commit;"));
+    let text = text.replace("commit;", "trace \"started\"; commit; trace \"under way\";");
+    let (file, out) = (folder.file("wgmma.tile", text), folder.path("out"));
+    kernelc(["build", &file, "--trace", "--target", "sm_90a", "--out", &out]).expect_code(0);
+}
+
+#[test]
 fn events_without_room_are_counted() {
     let answer = kernelc(["run", EVENTS, "--trace=1"]).expect_code(0).stdout;
     assert_eq!(answer.matches(": begin").count(), 4, "{answer}");

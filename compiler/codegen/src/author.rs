@@ -23,7 +23,8 @@ pub(crate) fn blame(
         Some(place) => format!("{}:{}", place.file, place.line),
         None => kernel.name.clone(),
     };
-    let said = line.rsplit_once("error").map_or(line, |(_, said)| said);
+    let said = ["error", "fatal"].iter().find_map(|kind| line.rsplit_once(kind));
+    let said = said.map_or(line, |(_, said)| said);
     let said = said.trim_start_matches([' ', ':']).trim().to_owned();
     CodegenError::Author { place, text: text.to_owned(), said }
 }
@@ -32,7 +33,8 @@ pub(crate) fn blame(
 fn number(line: &str) -> Option<usize> {
     let (_, rest) = line.split_once("line ")?;
     let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-    rest.trim_start_matches(';').trim_start().starts_with("error").then_some(())?;
+    let kind = rest.trim_start_matches(';').trim_start();
+    (kind.starts_with("error") || kind.starts_with("fatal")).then_some(())?;
     number.parse().ok()
 }
 
@@ -71,6 +73,7 @@ mod tests {
     fn messages_lead_to_operations() {
         let said = "ptxas k.ptx, line 4; error   : Arguments mismatch for instruction 'add'";
         assert_eq!(number(said), Some(4));
+        assert_eq!(number("ptxas k.ptx, line 9; fatal   : Parsing error near '_'"), Some(9));
         assert_eq!(number("ptxas info    : 0 bytes gmem"), None);
         assert_eq!(number("line 4"), None);
         let ptx = ".entry k() {\n\t.loc\t1 7 0\n\tmov.u32 %r1, 0;\n\tadd.f32 %r1, %r1, 1;\n";

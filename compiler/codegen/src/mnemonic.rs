@@ -61,19 +61,21 @@ pub(crate) fn grid_launch() -> Asm {
     Asm::effect("griddepcontrol.launch_dependents;", "")
 }
 
-/// Writes an event down where the part has room for it, and counts it: address of the part, events before.
+/// Writes an event down where the part has room for it, and counts it: address of the part, events before, and 1 for the
+/// thread that does it, 0 for others. No branch, which would part the threads of a warpgroup with products under way.
 pub(crate) fn trace(event: u32, records: u32) -> Asm {
     Asm::effect(
         &format!(
-            "{{\n\t.reg .pred room;\n\t.reg .b32 name, sm;\n\t.reg .b64 what, time, tick, count, place;\n\t\
+            "{{\n\t.reg .pred first, room;\n\t.reg .b32 name, sm;\n\t.reg .b64 what, time, tick, count, place;\n\t\
              mov.u64 time, %globaltimer;\n\tmov.u64 tick, %clock64;\n\tmov.u32 sm, %smid;\n\t\
              mov.u32 name, {event};\n\tmov.b64 what, {{name, sm}};\n\t\
              cvt.u64.u32 count, $1;\n\tadd.u64 count, count, 1;\n\t\
-             st.global.u64 [$0], count;\n\tsetp.lt.u32 room, $1, {records};\n\t\
+             setp.ne.b32 first, $2, 0;\n\t@first st.global.u64 [$0], count;\n\t\
+             setp.lt.and.u32 room, $1, {records}, first;\n\t\
              mad.wide.u32 place, $1, 24, $0;\n\t@room st.global.u64 [place+8], what;\n\t\
              @room st.global.u64 [place+16], time;\n\t@room st.global.u64 [place+24], tick;\n\t}}"
         ),
-        "l,r",
+        "l,r,r",
     )
 }
 

@@ -1,6 +1,6 @@
 //! Events that a kernel writes down while it runs: the buffer that they lie in, and how they are shown.
 //!
-//! A traced kernel has a last parameter, [`PARAM`], a list of u64. It has a part for each CTA and role of it, the first
+//! A traced kernel has a parameter [`PARAM`] behind its own, ahead of tensor maps: a list of u64. It has a part for each CTA and role of it, the first
 //! one for what stands outside of roles: a word that counts the events that came, then three words a record: the event
 //! and the multiprocessor, the time in nanoseconds, and the clock of the multiprocessor. One thread writes each part, so
 //! that nothing waits for anything. Whoever launches the kernel fills the list with zeros before. An event that finds

@@ -41,17 +41,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         else {
             return refuse("the kernel has no room for events");
         };
-        let outer = self.build;
-        let (first, rest) = outer.choice(self.is_first_thread());
-        outer.at(rest).end();
-        self.build = outer.at(first);
-        let b = self.build;
         let address = self.part_of_events(param, part, words)?;
+        let b = self.build;
+        let first = b.extui(b.types.i32, self.is_first_thread());
         let count = b.load(b.types.i32, cell, 4);
-        b.effect(&mnemonic::trace(event, trace::records(words)), &[address, count]);
-        b.store(b.addi(count, b.int(b.types.i32, 1)), cell, 4);
-        b.end();
-        self.build = outer;
+        b.effect(&mnemonic::trace(event, trace::records(words)), &[address, count, first]);
+        b.store(b.addi(count, first), cell, 4);
         Ok(())
     }
 

@@ -151,6 +151,9 @@ impl<'a> Lower<'a> {
         if rows != atom.m || !columns.is_multiple_of(atom.n) || columns == 0 {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         }
+        if !self.is_all_rows(&acc) {
+            return Err(self.not_built(mma.acc.span, "sums in some rows of tensor memory"));
+        }
         let depth = a_slice.shape.last().copied().unwrap_or(0);
         let stored = atom.stored();
         for (slice, side, wanted, dtype) in
@@ -345,9 +348,7 @@ impl<'a> Lower<'a> {
                     .secondary(declared, format!("this is {wanted}")),
             ));
         }
-        let tile = slice.storage.tile().map(|(tile, _)| &self.kernel.smem[tile].shape);
-        let whole = slice.shape.len() == 2 && tile.is_some_and(|tile| tile[0] == slice.shape[0]);
-        if !whole {
+        if !self.is_all_rows(&slice) {
             return Err(self.not_built(source.span, "a load of some rows of tensor memory"));
         }
         if slice.has_until || slice.gathers {
@@ -363,6 +364,12 @@ impl<'a> Lower<'a> {
             }
             (_, _) => Ok(()),
         }
+    }
+
+    /// Whether columns of a tile in tensor memory have all its rows.
+    fn is_all_rows(&self, slice: &Slice) -> bool {
+        let tile = slice.storage.tile().map(|(tile, _)| &self.kernel.smem[tile].shape);
+        slice.shape.len() == 2 && tile.is_some_and(|tile| tile.first() == slice.shape.first())
     }
 
     /// A slice of a tile in tensor memory.

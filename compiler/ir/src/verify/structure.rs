@@ -225,6 +225,9 @@ impl Walk<'_> {
                         k == depth
                             && (m, n) == (rows, columns)
                             && *m == mma.atom.m
+                            && mma.acc.storage.tile().is_some_and(|(tile, _)| {
+                                self.kernel.smem[tile].shape.first() == Some(rows)
+                            })
                             && columns.is_multiple_of(mma.atom.n)
                             && k.is_multiple_of(mma.atom.stored_depth())
                     }
@@ -235,8 +238,9 @@ impl Walk<'_> {
                 let groups = depth / SCALE_GROUP;
                 let scaled =
                     mma.scales.iter().flatten().zip(&shapes[1..]).all(|(scales, shape)| {
-                        access_shape(self.kernel, scales) == [shape[0], groups]
-                            && self.kernel.dtype_of(scales.storage) == DType::Ue8m0
+                        shape.first().is_some_and(|rows| {
+                            access_shape(self.kernel, scales) == [*rows, groups]
+                        }) && self.kernel.dtype_of(scales.storage) == DType::Ue8m0
                             && !self.is_tensor(scales)
                     });
                 let scaled = scaled && mma.scales.is_some() == mma.atom.scaled;

@@ -134,7 +134,7 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
     }
     let mut answer = report(cli.format, &built, &memory, &trace);
     let mut staged = Staged::default();
-    events(args, &built, std::slice::from_ref(&trace), &mut answer, &mut staged);
+    events(cli.format, args, &built, std::slice::from_ref(&trace), &mut answer, &mut staged);
     for (param, path) in &wanted {
         compare_one(cli.format, args.tolerance, &built, &memory, *param, path, &mut answer)?;
     }
@@ -435,6 +435,7 @@ fn comparison_line(format: Format, name: &str, c: &Comparison) -> String {
 
 /// Events that ranks have written down: as lines, or as a file.
 fn events(
+    format: Format,
     args: &RunArgs,
     built: &Built,
     ranks: &[Trace],
@@ -449,6 +450,11 @@ fn events(
         ranks.iter().map(|trace| trace.records(kernel.launch.grid, room)).collect();
     match &args.trace_out {
         Some(path) => staged.add(path.clone(), trace::chrome(names, &records)),
+        None if format == Format::Json => {
+            // A line, as everything else of this form.
+            let line = trace::chrome(names, &records).replace('\n', "");
+            answer.stdout.push_str(&format!("{{\"trace\":{line}}}\n"));
+        }
         None => answer.stdout.push_str(&trace::text(names, &records)),
     }
 }

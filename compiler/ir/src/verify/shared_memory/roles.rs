@@ -10,7 +10,7 @@ use kernel_dsl::source::Span;
 use super::super::scalars::Form;
 use super::state::{Kind, State, Touch};
 use super::{Walk, verb};
-use crate::kernel::{BarrierId, Kernel, PipeOp, RoleId, Stmt};
+use crate::kernel::{BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom};
 
 /// The roles that run beside each other.
 #[derive(Default)]
@@ -31,6 +31,8 @@ pub(super) struct Region {
     copies: State,
     /// What products of the role that is walked read.
     product_reads: Vec<Touch>,
+    /// The sums that they write, with the instruction that does.
+    product_sums: Vec<(Touch, TensorAtom)>,
 }
 
 /// A slot that a role holds.
@@ -95,6 +97,19 @@ impl Region {
         }
     }
 
+    /// A product of the role writes sums: all that it has written so far.
+    pub(super) fn written_by_product(
+        &mut self,
+        touch: &Touch,
+        atom: TensorAtom,
+    ) -> &[(Touch, TensorAtom)] {
+        let sums = (touch.clone(), atom);
+        if !self.product_sums.contains(&sums) {
+            self.product_sums.push(sums);
+        }
+        &self.product_sums
+    }
+
     /// What held when the first of the roles began.
     pub(super) fn entry(&self) -> Option<&State> {
         self.entry.as_ref()
@@ -128,6 +143,7 @@ impl Walk<'_> {
         self.region.current = Some(role);
         self.region.waited.clear();
         self.region.product_reads.clear();
+        self.region.product_sums.clear();
         self.block(body);
         self.leave_nothing();
         self.region.current = None;

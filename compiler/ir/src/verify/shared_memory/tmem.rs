@@ -2,9 +2,11 @@
 
 use kernel_dsl::diag::{Code, Diagnostic};
 
+use super::super::scalars::Form;
 use super::Walk;
-use super::state::{Kind, Touch};
-use crate::kernel::{Tensor, TileAccess};
+use super::overlap::Judge;
+use super::state::{Kind, Side, Touch};
+use crate::kernel::{Tensor, TensorAtom, TensorMma, TileAccess};
 
 impl Walk<'_> {
     pub(super) fn tensor(&mut self, op: &Tensor) {
@@ -12,6 +14,7 @@ impl Walk<'_> {
             Tensor::Mma(mma) => {
                 mma.reads().for_each(|access| self.by_product(access, Kind::Read));
                 self.by_product(&mma.acc, Kind::Write);
+                self.sums(mma);
             }
             Tensor::Load { access, .. } => {
                 let touch = self.tensor_touch(access, Kind::Read, false);
@@ -40,6 +43,33 @@ impl Walk<'_> {
         self.beside(&touch);
     }
 
+    /// Products of one role on the same sums: the hardware keeps those in order that are of one shape and add to the same
+    /// columns (PTX ISA, tcgen05 memory consistency, pipelined instructions), and others not.
+    fn sums(&mut self, mma: &TensorMma) {
+        let Some(touch) = self.tensor_touch(&mma.acc, Kind::Write, true) else { return };
+        let all = self.region.written_by_product(&touch, mma.atom).to_vec();
+        let judge = self.judge();
+        let other = all.iter().find(|(earlier, atom)| {
+            judge.may_overlap(earlier, &touch)
+                && !(*atom == mma.atom && judge.adds_to_the_same(earlier, &touch, *atom))
+        });
+        let Some((earlier, _)) = other.cloned() else { return };
+        if !self.reported.insert((earlier.span, touch.span)) {
+            return;
+        }
+        let tile = &self.kernel.smem[touch.tile];
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0146,
+                format!("products of several shapes on the sums `{}`", tile.name),
+            )
+            .label(touch.span, "may run before the other one")
+            .secondary(earlier.span, "this adds to some of the same columns by another atom, or from others on")
+            .secondary(tile.span, "declared here")
+            .help("let one atom write these columns, the same each time; products of one shape follow each other"),
+        );
+    }
+
     /// A write of the own role against products that it has started: nothing but a slot that comes back orders them.
     pub(super) fn meet_tensor(&mut self, touch: &Touch) {
         if touch.kind == Kind::Read || !touch.guards.is_empty() {
@@ -64,5 +94,20 @@ impl Walk<'_> {
             .secondary(tile.span, "declared here")
             .help("hand the operands over by a pipeline, from another role"),
         );
+    }
+}
+
+impl Judge<'_> {
+    /// Whether each instruction of two products of one atom adds to the columns of one of the other, or to none of them.
+    fn adds_to_the_same(&self, a: &Touch, b: &Touch, atom: TensorAtom) -> bool {
+        let (Some(Side::Range { start: a, .. }), Some(Side::Range { start: b, .. })) =
+            (a.sides.last(), b.sides.last())
+        else {
+            return false;
+        };
+        let n = i128::from(atom.n);
+        let steps = |form: &Form| form.terms.values().all(|factor| factor % n == 0);
+        let offset = a.constant.checked_sub(b.constant);
+        steps(a) && steps(b) && offset.is_some_and(|offset| offset % n == 0)
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn execute(
         answer.stdout.push_str(&report(cli.format, built, memory, trace).stdout);
     }
     let mut staged = Staged::default();
-    events(args, built, &traces, &mut answer, &mut staged);
+    events(cli.format, args, built, &traces, &mut answer, &mut staged);
     staged.commit(cli.format)?;
     Ok(answer)
 }
