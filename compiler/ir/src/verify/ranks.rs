@@ -218,8 +218,14 @@ impl<'k> Survey<'k> {
     }
 
     fn published(&self, kernel: &Kernel, sink: &mut Sink) {
+        let mut flags: BTreeMap<ParamId, &Signal> = BTreeMap::new();
         for &(at, access) in &self.stores {
-            if self.signal_of(at, access).is_some() {
+            if let Some(&(_, signal)) = self.signal_of(at, access) {
+                let first =
+                    access.storage.param().map(|inbox| *flags.entry(inbox).or_insert(signal));
+                if let Some(first) = first.filter(|first| first.param != signal.param) {
+                    sink.push(two_flags(kernel, access, [first, signal]));
+                }
                 continue;
             }
             let name = kernel.name_of(access.storage);
@@ -285,6 +291,16 @@ impl<'k> Survey<'k> {
             sink.push(unordered(kernel, access, signal, label));
         }
     }
+}
+
+/// Who reads an inbox has waited for one flag, and the ring covers how far that one lets a sender be ahead.
+fn two_flags(kernel: &Kernel, access: &TileAccess, [first, other]: [&Signal; 2]) -> Diagnostic {
+    let name = kernel.name_of(access.storage);
+    Diagnostic::error(Code::E0134, format!("two flags say that `{name}` is written"))
+        .label(access.span, "published by another flag than what is stored there before")
+        .secondary(first.span, "the first flag")
+        .secondary(other.span, "the other one")
+        .help("raise one flag behind all stores to it, or store to another buffer")
 }
 
 fn unordered(

@@ -267,7 +267,8 @@ impl Judge<'_, '_> {
         let wait = self.survey.awaits.iter().find(|(_, wait)| Some(wait.param) == flag);
         let Some((_, wait)) = wait else { return };
         let Some(epoch) = self.epoch_of(wait) else { return };
-        if self.slot_epoch(*slot) != Some(epoch) {
+        let Some(Extent::Const(slots)) = declared.shape.first() else { return };
+        if self.slot_epoch(*slot, *slots) != Some(epoch) {
             self.wrong(
                 access.span,
                 "the slot is not the epoch that the wait counts to",
@@ -276,15 +277,22 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// The epoch that a slot is the remainder of.
-    fn slot_epoch(&self, slot: ValueId) -> Option<Epoch> {
-        let mut value = slot;
+    /// The epoch that a slot is the remainder of, by the number of slots: nothing else is masked away.
+    fn slot_epoch(&self, slot: ValueId, slots: u32) -> Option<Epoch> {
+        let mask = i128::from(slots) - 1;
+        let (mut value, mut is_masked) = (slot, false);
         loop {
-            value = match self.survey.ops.get(&value)? {
-                Op::Convert { x } => *x,
-                Op::Binary { op: BinaryOp::And, a, .. } => *a,
-                _ => return self.epoch(value),
-            };
+            let op = self.survey.ops.get(&value)?;
+            if let Op::Convert { x } = op {
+                value = *x;
+            } else if let Op::Binary { op: BinaryOp::And, a, b } = op
+                && !is_masked
+                && self.survey.known.form(*b).as_constant() == Some(mask)
+            {
+                (value, is_masked) = (*a, true);
+            } else {
+                return self.epoch(value).filter(|_| is_masked);
+            }
         }
     }
 
