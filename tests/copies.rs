@@ -1,7 +1,5 @@
 //! Copies out of shared memory and to all CTAs of a cluster, on the emulator: what is left out of a kernel is found.
 
-#![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
-
 use kernel_emulator::{EmuError, ErrorKind, Options, run_device, run_kernel};
 use kernel_ir::device::{DeviceOp, DevicePipe, DeviceStmt, WarpgroupOp};
 use kernel_ir::kernel::{Kernel, Outgoing, PipeOp, Stmt, StmtKind, Storage};
