@@ -283,6 +283,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let elements = self.load_matrices(*dst, place, loads)?;
                 self.define(*dst, elements)
             }
+            DeviceOp::StoreMatrices { src, place, stores } => {
+                self.store_matrices(*src, place, stores)
+            }
             DeviceOp::Store { src, place, vectors, update, cache } => match update {
                 None => self.store(src, place, vectors, *cache),
                 Some(op) => self.update(*op, src, place, vectors),

@@ -310,6 +310,15 @@ pub(crate) fn load_matrices(count: u32) -> Asm {
     Asm { template, constraints, side_effects: true }
 }
 
+/// Writes matrices of 8 by 8 elements of 16 bits. Arguments: the address of a row, and one register a matrix.
+pub(crate) fn store_matrices(count: u32) -> Asm {
+    let registers: Vec<String> = (1..=count).map(|i| format!("${i}")).collect();
+    let constraints: Vec<&str> = (0..count).map(|_| "r").collect();
+    let registers = registers.join(", ");
+    let template = format!("stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [$0], {{{registers}}};");
+    Asm::effect(&template, &format!("l,{}", constraints.join(",")))
+}
+
 /// Orders what the thread wrote to shared memory ahead of what the tensor core reads after it.
 pub(crate) fn proxy_fence() -> Asm {
     Asm::effect("fence.proxy.async.shared::cta;", "")
@@ -330,19 +339,47 @@ pub(crate) fn wgmma_wait(pending: u32, count: u32) -> Asm {
     through(format!("wgmma.wait_group.sync.aligned {pending};"), count, "")
 }
 
-/// A product of a warpgroup, m64 by `n` by 32 bytes of k, both operands with k contiguous. Results: `n / 2` sums.
-/// Arguments: their values before, both descriptors, and whether they are added to.
-pub(crate) fn wgmma(n: u32, [left, right]: [DType; 2]) -> Asm {
-    // Operands of 16 bits may be transposed; these are not.
-    let (depth, order) = if left.bits() == 16 { (16, ", 0, 0") } else { (32, "") };
+/// Where the operands of a product of a warpgroup are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WgmmaForm {
+    /// The left one is in four registers, else in shared memory.
+    pub(crate) registers: bool,
+    /// The right one has n contiguous, else k.
+    pub(crate) across: bool,
+}
+
+/// A product of a warpgroup, m64 by `n` by 32 bytes of k. Results: `n / 2` sums. Arguments: their values before, the left
+/// operand or its descriptor, the descriptor of the right one, and whether the sums are added to.
+pub(crate) fn wgmma(n: u32, [left, right]: [DType; 2], form: WgmmaForm) -> Asm {
+    let across = u32::from(form.across);
+    // Operands of 16 bits in shared memory may be transposed.
+    let (depth, order) = match (left.bits(), form.registers) {
+        (16, false) => (16, format!(", 0, {across}")),
+        (16, true) => (16, format!(", {across}")),
+        _ => (32, String::new()),
+    };
     let count = n / 2;
     let sums: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
-    let (a, b, add) = (2 * count, 2 * count + 1, 2 * count + 2);
+    let first = 2 * count;
+    let (a, b, constraints) = if form.registers {
+        let registers: Vec<String> = (first..first + 4).map(|i| format!("${i}")).collect();
+        (format!("{{{}}}", registers.join(", ")), first + 4, "r,r,r,r,l,b")
+    } else {
+        (format!("${first}"), first + 1, "l,l,b")
+    };
+    let add = b + 1;
     let template = format!(
-        "wgmma.mma_async.sync.aligned.m64n{n}k{depth}.f32.{left}.{right} {{{}}}, ${a}, ${b}, ${add}, 1, 1{order};",
+        "wgmma.mma_async.sync.aligned.m64n{n}k{depth}.f32.{left}.{right} {{{}}}, {a}, ${b}, ${add}, 1, 1{order};",
         sums.join(", ")
     );
-    through(template, count, "l,l,b")
+    through(template, count, constraints)
+}
+
+/// Hands four registers over to products that read them. Results and arguments: the registers.
+pub(crate) fn wgmma_left() -> Asm {
+    let constraints = format!("=r,=r,=r,=r,0,1,2,3,{MEMORY}");
+    let template = "wgmma.fence.sync.aligned;".to_owned();
+    Asm { template, constraints, side_effects: true }
 }
 
 /// The first warp allocates columns of tensor memory; their address comes to shared memory.
@@ -744,7 +781,8 @@ mod tests {
 
     #[test]
     fn products_of_a_warpgroup_keep_their_sums_in_place() {
-        let product = wgmma(8, [DType::F16; 2]);
+        let form = WgmmaForm { registers: false, across: false };
+        let product = wgmma(8, [DType::F16; 2], form);
         assert_eq!(
             product.template,
             "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, $8, $9, $10, 1, 1, 0, 0;"

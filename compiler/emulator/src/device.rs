@@ -300,6 +300,9 @@ impl<'k> Machine<'k> {
             DeviceOp::LoadMatrices { dst, place, loads } => {
                 self.load_matrices(*dst, place, loads, loc)?;
             }
+            DeviceOp::StoreMatrices { src, place, stores } => {
+                self.store_matrices(*src, place, stores, loc)?;
+            }
             DeviceOp::Store { src, place, vectors, update, cache: _ } => {
                 self.store(src, place, vectors, *update, loc)?;
             }

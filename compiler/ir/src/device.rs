@@ -25,7 +25,7 @@ use crate::target::Target;
 pub use operand::{Arg, Frag, Map, Slot};
 pub use pipe::DevicePipe;
 pub use tmem::{TensorOp, TensorProduct, TensorScales};
-pub use warpgroup::{Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
+pub use warpgroup::{Factor, Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
 ids! {
     /// Registers of one thread, defined once.
@@ -334,6 +334,15 @@ pub enum DeviceOp {
         /// One entry an instruction.
         loads: Vec<MatrixLoad>,
     },
+    /// Writes matrices of 8 by 8 elements of 16 bits to shared memory: `stmatrix`.
+    StoreMatrices {
+        /// What is written, spread as `LoadMatrices` reads it.
+        src: FragId,
+        /// Where to.
+        place: Place,
+        /// One entry an instruction; all elements of `src` in order.
+        stores: Vec<MatrixLoad>,
+    },
     /// Writes vectors to memory.
     Store {
         /// What is written: element `i` of the operation is `src.element(i)`.
@@ -621,10 +630,10 @@ pub struct Address {
     pub constant: i64,
 }
 
-/// One instruction that reads matrices.
+/// One instruction that reads or writes matrices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatrixLoad {
-    /// First element of the operation that it makes.
+    /// First element of the operation that it makes or takes.
     pub first: u32,
     /// Matrices: 1, 2 or 4.
     pub count: u32,

@@ -359,7 +359,8 @@ impl Reader<'_> {
             notes.push("alignment or an `until` bound cuts some vectors".to_owned());
         }
         if note.matrices {
-            notes.push("as matrices of 8 by 8 (`ldmatrix`)".to_owned());
+            let name = if note.is_store { "stmatrix" } else { "ldmatrix" };
+            notes.push(format!("as matrices of 8 by 8 (`{name}`)"));
         }
         if let Some(Banks { wavefronts, minimum }) = note.banks {
             notes.push(match wavefronts - minimum {

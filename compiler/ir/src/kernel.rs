@@ -48,7 +48,7 @@ pub use tmem::{
     TensorAtom, TensorMma, scale_columns, scale_place, stored,
 };
 pub(crate) use walk::defined_in;
-pub use warpgroup::{Start, Warpgroup, WarpgroupMma, WgmmaAtom, multiplies};
+pub use warpgroup::{LeftOperand, Start, Warpgroup, WarpgroupMma, WgmmaAtom, multiplies};
 pub use words::{Word, Words};
 
 ids! {

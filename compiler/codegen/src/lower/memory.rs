@@ -87,6 +87,7 @@ fn uses_policy(statements: &[DeviceStmt], evict: Evict) -> bool {
         | DeviceOp::ReduceLanes { .. }
         | DeviceOp::Mma { .. }
         | DeviceOp::LoadMatrices { .. }
+        | DeviceOp::StoreMatrices { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::ReadSlot { .. }
         | DeviceOp::SetSlot { .. }

@@ -88,9 +88,39 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         Ok(elements)
     }
 
+    /// Writes matrices of 8 by 8, two elements of each in a register.
+    pub(super) fn store_matrices(
+        &self,
+        src: FragId,
+        place: &Place,
+        stores: &[MatrixLoad],
+    ) -> Lowered<()> {
+        let b = &self.build;
+        let region = self.region(place)?;
+        let dtype = self.frag(src)?.dtype;
+        if region.space != Space::Shared || region.dtype != dtype || dtype.bits() != 16 {
+            return refuse("matrices are of 16 bits, in shared memory of the CTA");
+        }
+        for store in stores {
+            let mut operands = vec![self.address_of(&region, store.at)?];
+            for matrix in 0..store.count {
+                let first = store.first + 2 * matrix;
+                let (low, high) = (self.element(src, first)?, self.element(src, first + 1)?);
+                operands.push(self.pair(dtype, low, high));
+            }
+            b.effect(&mnemonic::store_matrices(store.count), &operands);
+        }
+        Ok(())
+    }
+
     /// Two elements in one register of 32 bits, the first low; those of 8 bits as f16. Shifts, not a vector: LLVM
     /// sees that they undo those of the load.
-    fn pair(&self, dtype: DType, low: Value<'c, 'm>, high: Value<'c, 'm>) -> Value<'c, 'm> {
+    pub(super) fn pair(
+        &self,
+        dtype: DType,
+        low: Value<'c, 'm>,
+        high: Value<'c, 'm>,
+    ) -> Value<'c, 'm> {
         let b = &self.build;
         if dtype == DType::E4m3 {
             let half = |x| b.extui(b.types.i16, x);

@@ -70,6 +70,7 @@ impl Used {
                 | DeviceOp::ReduceLanes { .. }
                 | DeviceOp::Mma { .. }
                 | DeviceOp::LoadMatrices { .. }
+                | DeviceOp::StoreMatrices { .. }
                 | DeviceOp::Load { .. }
                 | DeviceOp::Store { .. }
                 | DeviceOp::Prefetch { .. }

@@ -4,7 +4,9 @@
 //! nothing else moves, copies or reads it in between.
 
 use kernel_abi::DType;
-use kernel_ir::device::{Matrix, Place, ProductStart, SlotId, WarpgroupOp, WarpgroupProduct};
+use kernel_ir::device::{
+    Factor, Matrix, Place, ProductStart, SlotId, WarpgroupOp, WarpgroupProduct,
+};
 use kernel_ir::kernel::multiplies;
 use melior::ir::Value;
 
@@ -62,14 +64,35 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             return refuse("a product of a warpgroup with another number of sums");
         }
         let mut operands = self.sums(product.slot, &product.sums)?;
-        operands.push(self.descriptor(&product.a, product.types[0])?);
-        operands.push(self.descriptor(&product.b, product.types[1])?);
+        let [left, right] = product.types;
+        let registers = match &product.a {
+            Factor::Shared(a) => {
+                operands.push(self.descriptor(a, left)?);
+                false
+            }
+            Factor::Registers { frag, elements } => {
+                let mut words = Vec::with_capacity(4);
+                for pair in elements.chunks(2) {
+                    let [low, high] = pair else { return refuse("a left operand takes pairs") };
+                    let (low, high) = (self.element(*frag, *low)?, self.element(*frag, *high)?);
+                    words.push(self.pair(left, low, high));
+                }
+                let left = mnemonic::wgmma_left();
+                operands.extend(build.asm_values(&left, &words, build.types.i32, 4));
+                true
+            }
+        };
+        operands.push(self.descriptor(&product.b, right)?);
         operands.push(match product.start {
             ProductStart::Sums => build.int(build.types.i1, 1),
             ProductStart::Zero => build.int(build.types.i1, 0),
             ProductStart::When((frag, i)) => self.element(frag, i)?,
         });
-        let asm = mnemonic::wgmma(product.n, product.types);
+        let asm = mnemonic::wgmma(
+            product.n,
+            product.types,
+            mnemonic::WgmmaForm { registers, across: product.b.across.is_some() },
+        );
         let sums = build.asm_values(&asm, &operands, build.types.f32, count);
         self.set_sums(product.slot, &product.sums, &sums)
     }
@@ -103,7 +126,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let constant = |value: i64| b.int(b.types.i64, value);
         let field = b.shrui(b.andi(address, constant(0x3_ffff)), constant(4));
         let eight_rows = i64::from(matrix.line) * 8 / 16;
-        let fixed = fields | (eight_rows << 32) | (1 << 16);
+        // Where lines run along n, the columns beyond a line lie so far behind.
+        let beyond = matrix.across.map_or(1, |block| i64::from(block) / 16);
+        let fixed = fields | (eight_rows << 32) | (beyond << 16);
         let first = b.ori(field, constant(fixed));
         Ok(b.addi(first, constant(along * size / 16)))
     }

@@ -56,6 +56,42 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Each lane gives the place of a row, and two elements of each matrix.
+    pub(super) fn store_matrices(
+        &mut self,
+        src: FragId,
+        place: &Place,
+        stores: &[MatrixLoad],
+        loc: LocId,
+    ) -> Result<(), EmuError> {
+        self.uniform_only("a store of matrices", loc)?;
+        let (Place::Shared { base, dtype }, lanes) = (place, LANES as usize) else {
+            unreachable!("matrices lie in shared memory")
+        };
+        for store in stores {
+            let Address { offset, constant } = store.at;
+            let row = Vector { first: 0, len: SIDE as u32, offset, constant, predicate: None };
+            for warp in (0..self.threads).step_by(lanes) {
+                for supplier in 0..store.count as usize * SIDE {
+                    let t = warp + supplier;
+                    let start = self.start(&row, t, loc)?;
+                    let at = self.shared_byte(*base, *dtype, start, &row, t, loc)?;
+                    let (matrix, g) = (supplier / SIDE, supplier % SIDE);
+                    let mut bytes = Vec::with_capacity(2 * SIDE);
+                    for column in 0..SIDE {
+                        let element = store.first as usize + 2 * matrix + column % 2;
+                        let lane = warp + 4 * g + column / 2;
+                        let code = self.code(src, element as u32, lane, loc)?;
+                        bytes.extend((code as u16).to_le_bytes());
+                    }
+                    let by = self.by(t, self.span(loc));
+                    self.member.own().write(at, &bytes, by)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// `dst` becomes `acc` with the products of all atoms added, atoms in order.
     pub(super) fn mma(
         &mut self,

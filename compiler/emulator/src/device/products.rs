@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use kernel_abi::{DType, numeric};
 use kernel_ir::device::{
-    LocId, Matrix, ProductStart, SlotId, Vector, WarpgroupOp, WarpgroupProduct,
+    Factor, FragId, LocId, Matrix, ProductStart, SlotId, Vector, WarpgroupOp, WarpgroupProduct,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::kernel::WgmmaAtom;
@@ -31,7 +31,7 @@ struct Product<'k> {
     /// First thread of the warpgroup.
     thread: usize,
     from_zero: bool,
-    /// First byte of each operand.
+    /// First byte of each operand in shared memory.
     starts: [i64; 2],
     /// What it would have read when it started.
     seen: [Vec<u8>; 2],
@@ -86,7 +86,6 @@ impl<'k> Machine<'k> {
     fn begin_product(&mut self, product: &'k WarpgroupProduct, loc: LocId) -> Result<(), EmuError> {
         let size = (WgmmaAtom::WARPS * LANES) as usize;
         for thread in (0..self.threads).step_by(size) {
-            let [a, b] = [&product.a, &product.b];
             let starts = self.matrix_starts(product, thread, loc)?;
             for other in thread..thread + size {
                 if self.matrix_starts(product, other, loc)? != starts {
@@ -99,8 +98,13 @@ impl<'k> Machine<'k> {
                 ProductStart::When((frag, element)) => self.code(frag, element, thread, loc)? == 0,
             };
             let seen = [
-                self.matrix(a, WgmmaAtom::ROWS, starts[0], thread, loc)?,
-                self.matrix(b, product.n, starts[1], thread, loc)?,
+                match &product.a {
+                    Factor::Shared(a) => self.matrix(a, WgmmaAtom::ROWS, starts[0], thread, loc)?,
+                    Factor::Registers { frag, elements } => {
+                        self.left_registers(*frag, elements, thread, loc)?
+                    }
+                },
+                self.matrix(&product.b, product.n, starts[1], thread, loc)?,
             ];
             self.products.open.push(Product { product, thread, from_zero, starts, seen, loc });
         }
@@ -120,7 +124,33 @@ impl<'k> Machine<'k> {
             Ok(self.start(&at, thread, loc)? * i64::from(dtype.bits() / 8))
         };
         let [left, right] = product.types;
-        Ok([start(&product.a, left)?, start(&product.b, right)?])
+        let left = match &product.a {
+            Factor::Shared(a) => start(a, left)?,
+            Factor::Registers { .. } => 0,
+        };
+        Ok([left, start(&product.b, right)?])
+    }
+
+    /// The bytes of a left operand in registers, row by row.
+    fn left_registers(
+        &self,
+        frag: FragId,
+        elements: &[u32],
+        thread: usize,
+        loc: LocId,
+    ) -> Result<Vec<u8>, EmuError> {
+        let mut bytes = vec![0; WgmmaAtom::ROWS as usize * ROW_BYTES];
+        let lanes = LANES as usize;
+        for t in 0..WgmmaAtom::WARPS as usize * lanes {
+            let (warp, g, pair) = (t / lanes, t % lanes / 4, t % 4);
+            for (i, &element) in elements.iter().enumerate() {
+                let code = self.code(frag, element, thread + t, loc)?;
+                let (row, k) = (16 * warp + g + 8 * (i / 2 % 2), 2 * pair + i % 2 + 8 * (i / 4));
+                let at = row * ROW_BYTES + k * 2;
+                bytes[at..at + 2].copy_from_slice(&(code as u16).to_le_bytes());
+            }
+        }
+        Ok(bytes)
     }
 
     /// The bytes of a matrix, row by row.
@@ -134,6 +164,30 @@ impl<'k> Machine<'k> {
     ) -> Result<Vec<u8>, EmuError> {
         let by = self.by(thread, self.span(loc));
         let mut bytes = vec![0; rows as usize * ROW_BYTES];
+        if let Some(block) = matrix.across {
+            // Eight columns of 16 bits a piece.
+            for k in 0..ROW_BYTES / 2 {
+                for first in (0..rows as usize).step_by(8) {
+                    let column = first * 2;
+                    let (blocks, within) = match block {
+                        0 => (0, column),
+                        _ => (column / matrix.line as usize, column % matrix.line as usize),
+                    };
+                    let further = k * matrix.line as usize + blocks * block as usize + within;
+                    let at = start + further as i64;
+                    let at =
+                        wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
+                    let at = i64::from(matrix.base).saturating_add_unsigned(at);
+                    let mut piece = [0; 16];
+                    self.member.own().read_published(at, &mut piece, by, "a product")?;
+                    for (i, element) in piece.chunks(2).enumerate() {
+                        let place = (first + i) * ROW_BYTES + k * 2;
+                        bytes[place..place + 2].copy_from_slice(element);
+                    }
+                }
+            }
+            return Ok(bytes);
+        }
         for (row, line) in bytes.chunks_mut(ROW_BYTES).enumerate() {
             for (piece, out) in line.chunks_mut(16).enumerate() {
                 let at = start + row as i64 * i64::from(matrix.line) + piece as i64 * 16;
@@ -148,7 +202,10 @@ impl<'k> Machine<'k> {
     fn complete(&mut self, under_way: &Product<'k>, loc: LocId) -> Result<(), EmuError> {
         let Product { product, thread, from_zero, starts, seen, loc: begun } = under_way;
         let operands = [
-            self.matrix(&product.a, WgmmaAtom::ROWS, starts[0], *thread, loc)?,
+            match &product.a {
+                Factor::Shared(a) => self.matrix(a, WgmmaAtom::ROWS, starts[0], *thread, loc)?,
+                Factor::Registers { .. } => seen[0].clone(),
+            },
             self.matrix(&product.b, product.n, starts[1], *thread, loc)?,
         ];
         if operands != *seen {

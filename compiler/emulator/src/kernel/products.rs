@@ -28,7 +28,10 @@ struct Product<'k> {
     mma: &'k WarpgroupMma,
     /// The sums start from zero.
     from_zero: bool,
-    operands: [Operand<'k>; 2],
+    /// Those in shared memory.
+    operands: Vec<Operand<'k>>,
+    /// The left one, where it is in registers.
+    left: Option<Rc<Elements>>,
     span: Span,
 }
 
@@ -60,13 +63,15 @@ impl<'k> Machine<'k> {
     pub(super) fn warpgroup(&mut self, op: &'k Warpgroup, span: Span) -> Result<(), EmuError> {
         match op {
             Warpgroup::Mma(mma) => {
-                let operands = [self.operand(&mma.a)?, self.operand(&mma.b)?];
+                let operands =
+                    mma.reads().map(|access| self.operand(access)).collect::<Result<_, _>>()?;
+                let left = mma.left_value().map(|value| self.value(value));
                 let from_zero = match mma.start {
                     Start::Sums => false,
                     Start::Zero => true,
                     Start::When(cond) => self.code(cond) == 0,
                 };
-                self.products.open.push(Product { mma, from_zero, operands, span });
+                self.products.open.push(Product { mma, from_zero, operands, left, span });
             }
             Warpgroup::Commit => {
                 let group = std::mem::take(&mut self.products.open);
@@ -103,7 +108,7 @@ impl<'k> Machine<'k> {
     }
 
     fn complete(&mut self, product: &Product<'k>) -> Result<(), EmuError> {
-        let Product { mma, from_zero, operands, span } = product;
+        let Product { mma, from_zero, operands, left, span } = product;
         for operand in operands {
             if self.read_operand(operand)? != operand.seen {
                 let name = self.kernel.name_of(operand.access.storage);
@@ -120,8 +125,15 @@ impl<'k> Machine<'k> {
             let content = self.vars[mma.var][mma.slot as usize].as_ref();
             content.ok_or_else(|| self.unassigned(mma.var, mma.slot, *span))?.to_f32()
         };
-        let [a, b] = [&operands[0], &operands[1]].map(|operand| wgmma::factors(&operand.seen));
+        let left = left.as_deref().or(operands.first().map(|operand| &operand.seen));
+        let right = operands.last().map(|operand| wgmma::factors(&operand.seen));
+        let (Some(a), Some(mut b)) = (left.map(wgmma::factors), right) else {
+            unreachable!("the right operand lies in shared memory")
+        };
         let depth = a.len() / rows;
+        if mma.across {
+            b = wgmma::transposed(&b, columns);
+        }
         wgmma::multiply(&mut sums, columns, &a, &b, depth, mma.atom.depth() as usize);
         self.count_flops(DType::F32, 2 * sums.len() * depth);
         self.vars[mma.var][mma.slot as usize] = Some(Rc::new(Elements::from_f32(&sums)));

@@ -33,8 +33,11 @@ impl WarpgroupOp {
     pub fn each_read(&self, mut see: impl FnMut(FragId)) {
         match self {
             WarpgroupOp::Mma(product) => {
-                let addresses = [product.a.at.offset, product.b.at.offset];
-                addresses.iter().flatten().for_each(|(frag, _)| see(*frag));
+                match &product.a {
+                    Factor::Shared(matrix) => matrix.at.offset.iter().for_each(|at| see(at.0)),
+                    Factor::Registers { frag, .. } => see(*frag),
+                }
+                product.b.at.offset.iter().for_each(|at| see(at.0));
                 if let ProductStart::When((frag, _)) = product.start {
                     see(frag);
                 }
@@ -78,7 +81,7 @@ pub struct WarpgroupProduct {
     /// Types of both operands.
     pub types: [DType; 2],
     /// Left operand: 64 rows.
-    pub a: Matrix,
+    pub a: Factor,
     /// Right operand: `n` rows, one a column of the sums.
     pub b: Matrix,
     /// Where the sums start from.
@@ -106,4 +109,21 @@ pub struct Matrix {
     pub at: Address,
     /// Bytes of a line: 32, 64 or 128.
     pub line: u32,
+    /// Lines run along n, one for each position of k, and columns beyond a line lie so many bytes further on.
+    pub across: Option<u32>,
+}
+
+/// The left operand of a product of a warpgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Factor {
+    /// In shared memory.
+    Shared(Matrix),
+    /// In registers of 16 bits an element.
+    Registers {
+        /// Which fragment.
+        frag: FragId,
+        /// Eight elements of it: of the rows g and g + 8 of the warp's 16 the positions 2t and 2t + 1 of k, then those
+        /// 8 further on, for lane `4 g + t`.
+        elements: Vec<u32>,
+    },
 }

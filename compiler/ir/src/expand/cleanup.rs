@@ -85,6 +85,10 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
         DeviceOp::LoadMatrices { loads, .. } => {
             loads.iter().filter_map(|load| load.at.offset).for_each(|(frag, _)| see(frag));
         }
+        DeviceOp::StoreMatrices { src, stores, .. } => {
+            see(*src);
+            stores.iter().filter_map(|store| store.at.offset).for_each(|(frag, _)| see(frag));
+        }
         DeviceOp::Store { src, place, vectors, .. } => {
             place.owner().into_iter().for_each(|(frag, _)| see(frag));
             see(src.frag);
@@ -145,6 +149,7 @@ pub(crate) fn result(op: &DeviceOp) -> Option<FragId> {
         DeviceOp::Tensor(op) => op.result(),
         DeviceOp::For { var, .. } => Some(*var),
         DeviceOp::Store { .. }
+        | DeviceOp::StoreMatrices { .. }
         | DeviceOp::Prefetch { .. }
         | DeviceOp::CopyAsync { .. }
         | DeviceOp::CommitGroup
@@ -235,6 +240,7 @@ fn keep_used(stmts: &mut Vec<DeviceStmt>, used: &mut [bool], read: &mut [bool]) 
             | DeviceOp::Load { .. }
             | DeviceOp::LoadMatrices { .. }
             | DeviceOp::Store { .. }
+            | DeviceOp::StoreMatrices { .. }
             | DeviceOp::Prefetch { .. }
             | DeviceOp::CopyAsync { .. }
             | DeviceOp::CommitGroup

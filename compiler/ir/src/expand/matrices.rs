@@ -1,4 +1,5 @@
-//! Operands of the tensor core that come from shared memory as matrices of 8 by 8: `ldmatrix`.
+//! Operands of the tensor core that come from shared memory as matrices of 8 by 8, `ldmatrix`, and sums that go there
+//! as such, `stmatrix`.
 //!
 //! A fragment whose pairs lie along 4 lanes and whose rows lie along 8 is made of such matrices where k is
 //! contiguous in memory. Each of 8 lanes then gives the place of one row of 16 bytes, and up to four matrices come
@@ -87,6 +88,36 @@ impl Expander<'_> {
         offsets: DType,
         dtype: DType,
     ) -> Option<(FragId, Cut)> {
+        let (loads, cut) = self.instructions(matrices, distribution, wanted, offsets)?;
+        let len = wanted.len() as u32;
+        let frag = self.b.define(dtype, len, |dst| DeviceOp::LoadMatrices { dst, place, loads });
+        Some((frag, cut))
+    }
+
+    /// Stores a fragment as matrices; nothing where it is made of none.
+    pub(super) fn store_matrices(
+        &mut self,
+        src: FragId,
+        access: &TileAccess,
+        dtype: DType,
+        distribution: &Distribution,
+    ) -> Option<(Matrices, Cut)> {
+        let matrices = self.matrices(access, dtype, distribution)?;
+        let (place, offsets) = self.place(access.storage);
+        let all: Vec<u32> = (0..distribution.registers()).collect();
+        let (stores, cut) = self.instructions(&matrices, distribution, &all, offsets)?;
+        self.b.emit(DeviceOp::StoreMatrices { src, place, stores });
+        Some((matrices, cut))
+    }
+
+    /// The instructions that bring or take some registers of a fragment; nothing where they are no pairs.
+    fn instructions(
+        &mut self,
+        matrices: &Matrices,
+        distribution: &Distribution,
+        wanted: &[u32],
+        offsets: DType,
+    ) -> Option<(Vec<MatrixLoad>, Cut)> {
         let mut starts = Vec::with_capacity(wanted.len() / 2);
         for pair in wanted.chunks(2) {
             let &[low, high] = pair else { return None };
@@ -112,9 +143,7 @@ impl Expander<'_> {
             pieces.push((at, ROW as usize));
             at += count as usize;
         }
-        let len = wanted.len() as u32;
-        let frag = self.b.define(dtype, len, |dst| DeviceOp::LoadMatrices { dst, place, loads });
-        Some((frag, Cut { order: starts.iter().map(|&s| s as usize).collect(), pieces }))
+        Some((loads, Cut { order: starts.iter().map(|&s| s as usize).collect(), pieces }))
     }
 
     /// The place of the row that a lane gives.

@@ -310,8 +310,16 @@ impl Expander<'_> {
         let src = self.frag(value);
         let kernel = self.kernel;
         let distribution = &kernel.values[value].distribution;
-        let cells = self.cells(access, distribution)?;
         let extra = self.b.lowest_replica(distribution);
+        if update.is_none()
+            && extra == Pred::Always
+            && let Some((matrices, cut)) = self.store_matrices(src, access, dtype, distribution)
+        {
+            self.note_access(access, dtype, matrices.turned(), &cut, true);
+            self.notes.accesses.last_mut().into_iter().for_each(|note| note.matrices = true);
+            return Ok(());
+        }
+        let cells = self.cells(access, distribution)?;
         let (place, offsets) = self.place(access.storage);
         let to = (place, offsets);
         let cut = match update {

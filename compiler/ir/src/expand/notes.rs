@@ -69,7 +69,7 @@ pub(crate) struct AccessNote {
     pub(crate) bytes: (u32, u32),
     /// Threads that hold each element.
     pub(crate) replicas: u32,
-    /// Matrices of 8 by 8, `ldmatrix`.
+    /// Matrices of 8 by 8, `ldmatrix` or `stmatrix`.
     pub(crate) matrices: bool,
     /// Of shared memory: wavefronts of one warp.
     pub(crate) banks: Option<Banks>,

@@ -192,7 +192,8 @@ impl Expander<'_> {
             let base = u32::try_from(self.smem.base(tile)).map_err(|_| far())?;
             for group in (0..groups).step_by(SCALE_WORD as usize) {
                 for row in (0..rows).step_by(SCALE_ROWS as usize) {
-                    let at = self.scales_at(access, [row.into(), group.into()])?;
+                    let behind = [row, group].map(|by| Linear::constant(by.into()));
+                    let at = self.place_behind(access, &behind)?;
                     let variable = at.variable();
                     let offset = (!variable.terms.is_empty())
                         .then(|| self.b.materialize(&variable, DType::I32));
@@ -205,26 +206,6 @@ impl Expander<'_> {
             }
         }
         Ok(Some(Scales { columns, words }))
-    }
-
-    /// The element of a tile with two ranges that is so far behind their starts.
-    fn scales_at(&mut self, access: &TileAccess, behind: [i64; 2]) -> Result<Linear, Diagnostic> {
-        let far = || too_far(access);
-        let mut offset = self.slot_start(access.storage).ok_or_else(far)?;
-        let mut behind = behind.into_iter();
-        for (index, view) in access.index.iter().zip(&access.axes) {
-            let position = match index {
-                AxisIndex::At(at) => self.integer(*at),
-                AxisIndex::Range { start, .. } => {
-                    let by = behind.next().ok_or_else(far)?;
-                    self.integer(*start).offset(by).ok_or_else(far)?
-                }
-                AxisIndex::Gather(_) | AxisIndex::Along(_) | AxisIndex::New => return Err(far()),
-            };
-            let here = self.b.axis_offset(&position, view).ok_or_else(far)?;
-            offset = offset.plus(1, &here).ok_or_else(far)?;
-        }
-        Ok(offset)
     }
 
     fn tensor_mma(&mut self, mma: &TensorMma) -> Result<(), Diagnostic> {

@@ -308,7 +308,10 @@ impl Walk<'_> {
                 StmtKind::Pipe(PipeOp::Send { value, dest, .. }) => {
                     self.access(*value, dest, true);
                 }
-                StmtKind::Warpgroup(Warpgroup::Mma(mma)) => self.see(Tile::Var(mma.var)),
+                StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
+                    self.see(Tile::Var(mma.var));
+                    mma.left_value().into_iter().for_each(|left| self.see(Tile::Value(left)));
+                }
                 StmtKind::Tensor(Tensor::Load { var, .. }) => self.see(Tile::Var(*var)),
                 StmtKind::EmptyGroup
                 | StmtKind::Outgoing(_)

@@ -7,7 +7,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::classes::{Classes, Tile};
 use crate::distribution::{AxisMap, Digit};
-use crate::kernel::{Kernel, Stmt, StmtKind, Warpgroup, WarpgroupMma, WgmmaAtom};
+use crate::kernel::{Kernel, Stmt, StmtKind, ValueId, Warpgroup, WarpgroupMma, WgmmaAtom};
 
 /// Gives maps to the classes of all sums of products of warpgroups.
 pub(super) fn fixed(
@@ -33,18 +33,28 @@ pub(super) fn fixed(
             );
             continue;
         };
-        for (axis, map) in classes.of_tile(kernel, Tile::Var(mma.var)).into_iter().zip(axes) {
-            let Some(class) = axis else { continue };
-            match maps[class] {
-                None => maps[class] = Some(map),
-                Some(known) if known == map => {}
-                Some(_) => {
-                    findings.push(conflict(kernel, stmt, mma));
-                    break;
+        let left = mma.left_value().map(|value| (Tile::Value(value), left(kernel, value, axes[0])));
+        for (tile, axes) in left.into_iter().chain([(Tile::Var(mma.var), axes)]) {
+            for (axis, map) in classes.of_tile(kernel, tile).into_iter().zip(axes) {
+                let Some(class) = axis else { continue };
+                match maps[class] {
+                    None => maps[class] = Some(map),
+                    Some(known) if known == map => {}
+                    Some(_) => {
+                        findings.push(conflict(kernel, stmt, tile));
+                        break;
+                    }
                 }
             }
         }
     }
+}
+
+/// How warps hold a left operand: its rows as those of the sums, all of k in each warp.
+fn left(kernel: &Kernel, value: ValueId, rows: AxisMap) -> [AxisMap; 2] {
+    let depth = kernel.values[value].shape.last().copied().unwrap_or(0);
+    let lanes = Digit { extent: 4, stride: 1 };
+    [rows, AxisMap { vec: 2, lanes, inner: 1, warps: Digit::NONE, rest: depth / 8 }]
 }
 
 /// How warps share sums; nothing where they cannot have whole atoms.
@@ -86,11 +96,14 @@ fn sums(shape: &[u32], n: u32, warps: u32) -> Option<[AxisMap; 2]> {
     Some([row_map, column_map])
 }
 
-fn conflict(kernel: &Kernel, stmt: &Stmt, mma: &WarpgroupMma) -> Diagnostic {
-    let var = &kernel.vars[mma.var];
-    Diagnostic::error(Code::E0310, "sums that two products want in different layouts")
+fn conflict(kernel: &Kernel, stmt: &Stmt, tile: Tile) -> Diagnostic {
+    let (what, name) = match tile {
+        Tile::Var(_) => ("sums that two products want", "the sums"),
+        Tile::Value(_) => ("a left operand that two operations want", "the operand"),
+    };
+    Diagnostic::error(Code::E0310, format!("{what} in different layouts"))
         .label(stmt.span, "this product wants another layout than the one that is fixed already")
-        .secondary(var.span, "the sums")
+        .secondary(tile.span(kernel), name)
         .help("use atoms of one shape, and `relayout(…)` where the sums meet other tiles")
 }
 

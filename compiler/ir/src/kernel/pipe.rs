@@ -166,8 +166,7 @@ pub fn each_access(kind: &StmtKind, see: &mut impl FnMut(&TileAccess)) {
         }
         StmtKind::Prefetch { what: PrefetchRange::Tile(access), .. } => see(access),
         StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
-            see(&mma.a);
-            see(&mma.b);
+            mma.reads().for_each(see);
         }
         StmtKind::Tensor(op) => op.each_access(see),
         StmtKind::CopyAsync { source, dest, .. }

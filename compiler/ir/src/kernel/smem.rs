@@ -95,6 +95,14 @@ impl SmemSwizzle {
         }
     }
 
+    /// Bytes of a line, in which pieces change places.
+    pub fn line(self) -> Option<u32> {
+        match self {
+            SmemSwizzle::None => None,
+            SmemSwizzle::B32 | SmemSwizzle::B64 | SmemSwizzle::B128 => Some(16 << self.bits()),
+        }
+    }
+
     /// Bytes after which the pattern repeats; a slot starts at a multiple of it.
     pub fn period(self) -> u32 {
         match self {

@@ -1,6 +1,7 @@
 //! Products of a warpgroup, `mma … via ATOM` with an atom of `wgmma`: they run on their own until they are settled.
 //!
-//! Each product reads both operands from shared memory and adds to a tile in registers. Products since the last
+//! Each product reads its operands from shared memory, the left one from registers as well, and adds to a tile in
+//! registers. Products since the last
 //! `commit` are a group; groups complete in order. From its `mma` on until a `settle` that waits for its group a
 //! product may read its operands and change its sums at any time.
 
@@ -33,14 +34,25 @@ pub struct WarpgroupMma {
     pub var: VarId,
     /// Their slot.
     pub slot: u32,
-    /// Left operand, `[m, k]` with k contiguous, in shared memory.
-    pub a: TileAccess,
-    /// Right operand, `[n, k]` with k contiguous, in shared memory.
+    /// Left operand, `[m, k]`.
+    pub a: LeftOperand,
+    /// Right operand, in shared memory: `[n, k]` with k contiguous, or `[k, n]` with n contiguous where it lies across.
     pub b: TileAccess,
+    /// The right operand is `[k, n]`.
+    pub across: bool,
     /// What one instruction does.
     pub atom: WgmmaAtom,
     /// Where the sums start from.
     pub start: Start,
+}
+
+/// Where the left operand of a product is.
+#[derive(Debug, Clone)]
+pub enum LeftOperand {
+    /// In shared memory, with k contiguous.
+    Shared(Box<TileAccess>),
+    /// In registers, as they are when the product starts.
+    Registers(ValueId),
 }
 
 /// Where the sums of a product start from.
@@ -89,9 +101,27 @@ pub fn multiplies(types: [DType; 2]) -> bool {
 }
 
 impl WarpgroupMma {
-    /// The values that it reads: of its accesses and its start.
+    /// What it reads from shared memory.
+    pub fn reads(&self) -> impl Iterator<Item = &TileAccess> {
+        let left = match &self.a {
+            LeftOperand::Shared(access) => Some(&**access),
+            LeftOperand::Registers(_) => None,
+        };
+        left.into_iter().chain([&self.b])
+    }
+
+    /// The left operand, where it is in registers.
+    pub fn left_value(&self) -> Option<ValueId> {
+        match self.a {
+            LeftOperand::Shared(_) => None,
+            LeftOperand::Registers(value) => Some(value),
+        }
+    }
+
+    /// The values that it reads: its left operand, those of its accesses and of its start.
     pub fn each_use(&self, mut see: impl FnMut(ValueId)) {
-        for access in [&self.a, &self.b] {
+        self.left_value().into_iter().for_each(&mut see);
+        for access in self.reads() {
             access.each_use(&mut see);
         }
         if let Start::When(cond) = self.start {

@@ -13,6 +13,12 @@ pub fn factors(x: &Elements) -> Vec<f64> {
     floats(x).into_iter().map(f64::from).collect()
 }
 
+/// A matrix with rows of so many elements, columns after columns.
+pub fn transposed(matrix: &[f64], columns: usize) -> Vec<f64> {
+    let column = |i: usize| matrix.iter().skip(i).step_by(columns.max(1)).copied();
+    (0..columns).flat_map(column).collect()
+}
+
 /// Multiplies each `group` elements of a row with their scale: exact, for scales that are powers of two.
 pub fn scale(factors: &mut [f64], scales: &[f64], group: usize) {
     for (factors, scale) in factors.chunks_mut(group.max(1)).zip(scales) {

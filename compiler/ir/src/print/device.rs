@@ -3,7 +3,7 @@
 use super::kernel::types;
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Frag, FragId, Lanes, Map,
+    Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Factor, Frag, FragId, Lanes, Map,
     Matrix, MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, TensorScales,
     Vector, WaitOrder, WarpgroupOp,
 };
@@ -173,12 +173,10 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
             format!("{} load {at}{other}{policy}{order}", def(*dst))
         }
         DeviceOp::LoadMatrices { dst, place, loads } => {
-            let rows = |load: &MatrixLoad| {
-                let Address { offset, constant } = load.at;
-                Vector { first: 0, len: load.count, offset, constant, predicate: None }
-            };
-            let rows: Vec<Vector> = loads.iter().map(rows).collect();
-            format!("{} ldmatrix {}", def(*dst), places(device, place, &rows))
+            format!("{} ldmatrix {}", def(*dst), places(device, place, &rows(loads)))
+        }
+        DeviceOp::StoreMatrices { src, place, stores } => {
+            format!("stmatrix {src} -> {}{order}", places(device, place, &rows(stores)))
         }
         DeviceOp::Store { src, place, vectors, update, cache: policy } => {
             let (at, policy) = (places(device, place, vectors), cache(*policy));
@@ -398,7 +396,21 @@ fn matrix(matrix: &Matrix) -> String {
         None => String::new(),
     };
     let (base, at, line) = (matrix.base, matrix.at.constant, matrix.line);
-    format!("shared+{base}[{offset}{at}] lines of {line}")
+    let across = match matrix.across {
+        None => String::new(),
+        Some(0) => " across".to_owned(),
+        Some(block) => format!(" across, blocks of {block}"),
+    };
+    format!("shared+{base}[{offset}{at}] lines of {line}{across}")
+}
+
+/// The rows whose places lanes give, as vectors.
+fn rows(matrices: &[MatrixLoad]) -> Vec<Vector> {
+    let row = |one: &MatrixLoad| {
+        let Address { offset, constant } = one.at;
+        Vector { first: 0, len: one.count, offset, constant, predicate: None }
+    };
+    matrices.iter().map(row).collect()
 }
 
 fn start(start: ProductStart) -> String {
@@ -415,7 +427,13 @@ fn warpgroup(op: &WarpgroupOp) -> String {
         WarpgroupOp::Fence { sums } => format!("wgmma.fence {sums}"),
         WarpgroupOp::Mma(product) => {
             let start = start(product.start);
-            let (a, b) = (matrix(&product.a), matrix(&product.b));
+            let a = match &product.a {
+                Factor::Shared(a) => matrix(a),
+                Factor::Registers { frag, elements } => {
+                    format!("{frag}[{} …]", elements.first().copied().unwrap_or(0))
+                }
+            };
+            let b = matrix(&product.b);
             let first = product.sums.first().copied().unwrap_or(0);
             let (slot, n, types) = (product.slot, product.n, types(product.types));
             format!("{slot}[{first} …] += wgmma.m64n{n}.{types} {a}, {b}{start}")

@@ -6,7 +6,7 @@ use kernel_abi::DType;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, Kernel, Op, Outgoing, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
+    Await, AxisIndex, Kernel, LeftOperand, Op, Outgoing, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
     Start, Stmt, StmtKind, Storage, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis, Warpgroup,
     Word,
 };
@@ -194,7 +194,12 @@ fn warpgroup(kernel: &Kernel, op: &Warpgroup) -> String {
     match op {
         Warpgroup::Mma(mma) => {
             let start = start(mma.start);
-            let (a, b) = (place(kernel, &mma.a), place(kernel, &mma.b));
+            let a = match &mma.a {
+                LeftOperand::Shared(access) => place(kernel, access),
+                LeftOperand::Registers(value) => value.to_string(),
+            };
+            let across = if mma.across { " across" } else { "" };
+            let b = format!("{}{across}", place(kernel, &mma.b));
             let (n, depth, types) = (mma.atom.n, mma.atom.depth(), types(mma.atom.types));
             let sums = slot_name(kernel, mma.var, mma.slot);
             format!("wgmma.m64n{n}k{depth}.{types} {a}, {b} -> {sums}{start}")

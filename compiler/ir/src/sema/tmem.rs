@@ -159,7 +159,8 @@ impl<'a> Lower<'a> {
         for (slice, side, wanted, dtype) in
             [(&a_slice, left, rows, stored[0]), (&b_slice, right, columns, stored[1])]
         {
-            self.fits_product(slice, side, [wanted, depth], dtype, declared)?;
+            let found = (slice.dtype, slice.shape.as_slice());
+            self.fits_product(found, side, [wanted, depth], dtype, declared)?;
         }
         let scales = match (left_scales, right_scales) {
             (Some(left), Some(right)) => {
@@ -230,7 +231,8 @@ impl<'a> Lower<'a> {
         declared: Span,
     ) -> Outcome<TileAccess> {
         let slice = self.slice(e, e.span)?;
-        self.fits_product(&slice, e, [rows, groups], DType::Ue8m0, declared)?;
+        let found = (slice.dtype, slice.shape.as_slice());
+        self.fits_product(found, e, [rows, groups], DType::Ue8m0, declared)?;
         let wrong = |reason: String| {
             Diagnostic::error(Code::E0310, "scales that the tensor core does not read")
                 .label(e.span, reason)

@@ -12,7 +12,7 @@ use super::operands::{Operand, describe};
 use super::report::{Outcome, Refused};
 use super::scope::{AnyAtom, Entity, Frag};
 use crate::kernel::{
-    AxisIndex, SmemSwizzle, Start, StmtKind, Storage, Tensor, TileAccess, VarId, Warpgroup,
+    AxisIndex, Extent, LeftOperand, Start, StmtKind, Storage, Tensor, TileAccess, VarId, Warpgroup,
     WarpgroupMma, WgmmaAtom, multiplies,
 };
 use crate::target::Target;
@@ -217,45 +217,167 @@ impl<'a> Lower<'a> {
     /// `mma a * (b)^T -> acc via ATOM add cond;`
     pub(super) fn mma(&mut self, mma: &'a Mma, span: Span) -> Outcome<()> {
         let atom = self.atom_named(&mma.via);
-        let ExprKind::Transpose(right) = &mma.b.kind else {
-            return Err(self.not_built(mma.b.span, "a right operand without `^T`"));
+        let (right, across) = match &mma.b.kind {
+            ExprKind::Transpose(right) => (&**right, false),
+            _ => (&mma.b, true),
         };
         let atom = match atom? {
+            AnyAtom::Tensor(_) if across => {
+                return Err(self.not_built(mma.b.span, "a right operand of `tcgen05` without `^T`"));
+            }
             AnyAtom::Tensor(atom) => return self.tensor_mma(mma, right, atom, span),
             AnyAtom::Wgmma(atom) => atom,
         };
         self.whole_warpgroups(span)?;
         let sums = self.assignable(&mma.acc);
-        let (a, b) = (self.operand_of_product(&mma.a), self.operand_of_product(right));
+        let a = self.left_operand(&mma.a, atom);
+        let b = match across {
+            false => self.operand_of_product(right),
+            true => self.operand_across(right, atom),
+        };
         let (frag, slot, declared) = sums?;
-        let ((a, a_slice), (b, b_slice)) = (a?, b?);
+        let ((a, left), (b, b_slice)) = (a?, b?);
         let (var, columns) = self.sums_of_product(&frag, &atom, mma.acc.span, declared)?;
-        let [left_type, right_type] = atom.types;
-        for (slice, side, wanted, dtype) in [
-            (&a_slice, &mma.a, frag.shape[0], left_type),
-            (&b_slice, &**right, columns, right_type),
-        ] {
-            let depth = a_slice.shape.last().copied().unwrap_or(0);
-            self.fits_product(slice, side, [wanted, depth], dtype, declared)?;
-        }
+        let depth = left.1.last().copied().unwrap_or(0);
+        self.fits_product(
+            (left.0, &left.1),
+            &mma.a,
+            [frag.shape[0], depth],
+            atom.types[0],
+            declared,
+        )?;
+        let wanted = if across { [depth, columns] } else { [columns, depth] };
+        let found = (b_slice.dtype, b_slice.shape.as_slice());
+        self.fits_product(found, right, wanted, atom.types[1], declared)?;
         let start = self.start(mma.add.as_ref())?;
-        let product = WarpgroupMma { var, slot, a, b, atom, start };
+        let product = WarpgroupMma { var, slot, a, b, across, atom, start };
         self.emit(StmtKind::Warpgroup(Warpgroup::Mma(Box::new(product))), span)
+    }
+
+    /// A left operand with its type and shape: a tile in registers, or a matrix in shared memory.
+    fn left_operand(
+        &mut self,
+        e: &'a Expr,
+        atom: WgmmaAtom,
+    ) -> Outcome<(LeftOperand, (DType, Vec<u32>))> {
+        if self.names_memory(e) {
+            let (access, slice) = self.operand_of_product(e)?;
+            return Ok((LeftOperand::Shared(Box::new(access)), (slice.dtype, slice.shape)));
+        }
+        let operand = self.expr(e)?;
+        let tile = self.tile(operand, Some(atom.types[0]), e.span)?;
+        let wrong = |reason: String| {
+            Diagnostic::error(Code::E0310, "an operand that the tensor core does not read")
+                .label(e.span, reason)
+                .help("put it into shared memory")
+        };
+        if tile.dtype.bits() != 16 {
+            let what = format!("in registers operands are bf16 or f16, not {}", tile.dtype);
+            return Err(self.error(wrong(what)));
+        }
+        match (tile.id(), tile.shape.as_slice()) {
+            (Some(id), [_, depth]) if depth.is_multiple_of(atom.depth()) => {
+                Ok((LeftOperand::Registers(id), (tile.dtype, tile.shape.clone())))
+            }
+            _ => {
+                let depth = atom.depth();
+                let found = describe(tile.dtype, &tile.shape);
+                Err(self.error(wrong(format!("{found} has no multiple of {depth} positions of k"))))
+            }
+        }
+    }
+
+    /// A matrix `[k, n]` in shared memory: lines of its swizzle run along n, and columns beyond a line lie in blocks.
+    fn operand_across(&mut self, e: &'a Expr, atom: WgmmaAtom) -> Outcome<(TileAccess, Slice)> {
+        let slice = self.slice(e, e.span)?;
+        let wrong = |reason: String| {
+            Diagnostic::error(Code::E0310, "an operand that the tensor core does not read")
+                .label(e.span, reason)
+                .help(
+                    "without `^T` an operand is `smem s : bf16[K, 64] swizzle b128` (32 columns with b64, 16 with \
+                     b32), a slot of it, or of more columns `smem s : bf16[N / 64, K, 64] swizzle b128` with a view \
+                     `\"j k n -> k (j n)\"`",
+                )
+        };
+        let Storage::Smem(tile, _) = slice.storage else {
+            return Err(self.error(wrong("not in shared memory of the own CTA".to_owned())));
+        };
+        if slice.dtype.bits() != 16 {
+            let what = format!("of {} an operand is `[n, k]`, with `^T`", slice.dtype);
+            return Err(self.error(wrong(what)));
+        }
+        let declared = &self.kernel.smem[tile];
+        let at = declared.span;
+        let Some(line) = declared.swizzle.line() else {
+            return Err(self.error(
+                wrong("a tile without a swizzle".to_owned()).secondary(at, "declared here"),
+            ));
+        };
+        let columns = line / 2;
+        let period = i64::from(declared.swizzle.period() / 2);
+        let Some(access) = slice.access.clone() else {
+            return Err(self.error(wrong("no elements".to_owned())));
+        };
+        let [leading @ .., lines, across] = access.axes.as_slice() else {
+            return Err(self.error(wrong("less than two axes".to_owned())));
+        };
+        let mut problem = None;
+        let wide = i64::from(columns);
+        let is_line = matches!(lines.digits.as_slice(), [d] if d.stride == wide);
+        let is_across = match across.digits.as_slice() {
+            [d] => d.stride == 1 && across.extent == Extent::Const(columns),
+            [blocks, d] => d.stride == 1 && d.extent == columns && blocks.stride % period == 0,
+            _ => false,
+        };
+        if !is_line || !is_across {
+            problem = Some(format!("its rows are not lines of {columns} columns"));
+        }
+        if !leading.iter().flat_map(|axis| &axis.digits).all(|d| d.stride % period == 0) {
+            problem =
+                Some("its matrices do not start where the pattern of the swizzle does".to_owned());
+        }
+        if !atom.n.is_multiple_of(columns) && !columns.is_multiple_of(atom.n) {
+            problem = Some(format!("atoms of {} columns do not share lines of {columns}", atom.n));
+        }
+        let count = access.index.len();
+        for (i, index) in access.index.iter().enumerate() {
+            let AxisIndex::Range { start, until, .. } = index else {
+                if i + 2 >= count || !matches!(index, AxisIndex::At(_)) {
+                    problem = Some("indices of single rows".to_owned());
+                }
+                continue;
+            };
+            if i + 2 < count {
+                problem = Some("more than two axes".to_owned());
+                continue;
+            }
+            let every = if i + 1 == count { wide } else { period / wide };
+            let (modulus, residue) = self.congruence(*start);
+            let starts_well =
+                (modulus, residue) == (0, 0) || modulus % every == 0 && residue % every == 0;
+            if until.is_some() || !starts_well {
+                problem = Some(format!("rows and columns from a multiple of {every} on"));
+            }
+        }
+        match problem {
+            None => Ok((access, slice)),
+            Some(reason) => Err(self.error(wrong(reason).secondary(at, "declared here"))),
+        }
     }
 
     /// An operand has the shape and the type that the sums and the atom want.
     pub(super) fn fits_product(
         &mut self,
-        slice: &Slice,
+        (found_type, found): (DType, &[u32]),
         side: &'a Expr,
         shape: [u32; 2],
         dtype: DType,
         declared: Span,
     ) -> Outcome<()> {
-        if slice.shape == shape && slice.dtype == dtype {
+        if found == shape && found_type == dtype {
             return Ok(());
         }
-        let found = describe(slice.dtype, &slice.shape);
+        let found = describe(found_type, found);
         Err(self.error(
             Diagnostic::error(Code::E0204, format!("an operand of {found}"))
                 .label(side.span, format!("{} goes here", describe(dtype, &shape)))
@@ -314,15 +436,10 @@ impl<'a> Lower<'a> {
             return Err(self.error(wrong("not in shared memory of the own CTA".to_owned())));
         };
         let declared = &self.kernel.smem[tile];
-        let line: u32 = match declared.swizzle {
-            SmemSwizzle::None => {
-                let wrong = wrong("a tile without a swizzle".to_owned());
-                let at = declared.span;
-                return Err(self.error(wrong.secondary(at, "declared here")));
-            }
-            SmemSwizzle::B32 => 32,
-            SmemSwizzle::B64 => 64,
-            SmemSwizzle::B128 => 128,
+        let Some(line) = declared.swizzle.line() else {
+            let wrong = wrong("a tile without a swizzle".to_owned());
+            let at = declared.span;
+            return Err(self.error(wrong.secondary(at, "declared here")));
         };
         let size = declared.dtype.bytes().unwrap_or(1);
         let columns = line / size;

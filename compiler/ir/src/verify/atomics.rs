@@ -107,8 +107,11 @@ impl Walk<'_> {
                 self.set_var((*var, *slot), source);
             }
             StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
-                for access in [&mma.a, &mma.b] {
+                for access in mma.reads() {
                     source = source.or(self.content(access.storage));
+                }
+                if let Some(left) = mma.left_value() {
+                    source = source.or(self.values.get(&left).copied().unwrap_or_default());
                 }
                 let known = self.vars.entry((mma.var, mma.slot)).or_default();
                 *known = known.or(source);

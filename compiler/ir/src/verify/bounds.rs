@@ -72,8 +72,7 @@ impl Walk<'_> {
             }
             StmtKind::Pipe(PipeOp::Send { dest, .. }) => self.access(dest),
             StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
-                self.access(&mma.a);
-                self.access(&mma.b);
+                mma.reads().for_each(|access| self.access(access));
             }
             StmtKind::Prefetch { what, .. } => match what {
                 PrefetchRange::Tile(access) => self.access(access),

@@ -136,8 +136,7 @@ impl Walk<'_> {
                 self.touch(dest, true)
             }
             StmtKind::Warpgroup(Warpgroup::Mma(mma)) => {
-                self.touch(&mma.a, false);
-                self.touch(&mma.b, false);
+                mma.reads().for_each(|access| self.touch(access, false));
             }
             StmtKind::Outgoing(Outgoing::Copy { source, .. }) => self.touch(source, false),
             StmtKind::SyncCluster => self.sync(stmt.span),

@@ -4,8 +4,8 @@ use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
-    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, FragId, Lanes, LocId, Map,
-    Matrix, Piece, Place, ProductStart, TensorOp, Vector, WaitOrder, WarpgroupOp,
+    Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Factor, FragId, Lanes, LocId,
+    Map, Matrix, MatrixLoad, Piece, Place, ProductStart, TensorOp, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
@@ -124,20 +124,12 @@ impl Structure<'_> {
                 self.define(loc, *dst);
             }
             DeviceOp::LoadMatrices { dst, place, loads } => {
-                let made: u32 = loads.iter().map(|load| load.count * 2).sum();
-                let ordered = loads.iter().zip(loads.iter().skip(1));
-                let gapless = ordered.into_iter().all(|(a, b)| a.first + a.count * 2 == b.first);
-                let counts = loads.iter().all(|load| matches!(load.count, 1 | 2 | 4));
-                if !gapless || !counts || made != self.len(*dst) {
-                    self.fault(loc, format!("matrices make {made} elements of {dst}"));
-                }
-                if !matches!(place, Place::Shared { dtype, .. } if dtype.bits() == 16) {
-                    self.fault(loc, "matrices of no shared memory".to_owned());
-                }
-                for (frag, index) in loads.iter().filter_map(|load| load.at.offset) {
-                    self.element(loc, frag, index);
-                }
+                self.matrices(loc, *dst, place, loads);
                 self.define(loc, *dst);
+            }
+            DeviceOp::StoreMatrices { src, place, stores } => {
+                self.element(loc, *src, 0);
+                self.matrices(loc, *src, place, stores);
             }
             DeviceOp::Store { src, place, vectors, .. } => {
                 let len = vectors.iter().map(|v| v.first + v.len).max().unwrap_or(0);
@@ -349,6 +341,23 @@ impl Structure<'_> {
         }
     }
 
+    /// Matrices that make or take all elements of a fragment.
+    fn matrices(&mut self, loc: LocId, frag: FragId, place: &Place, moves: &[MatrixLoad]) {
+        let made: u32 = moves.iter().map(|one| one.count * 2).sum();
+        let ordered = moves.iter().zip(moves.iter().skip(1));
+        let gapless = ordered.into_iter().all(|(a, b)| a.first + a.count * 2 == b.first);
+        let counts = moves.iter().all(|one| matches!(one.count, 1 | 2 | 4));
+        if !gapless || !counts || made != self.len(frag) {
+            self.fault(loc, format!("matrices of {made} elements for {frag}"));
+        }
+        if !matches!(place, Place::Shared { dtype, .. } if dtype.bits() == 16) {
+            self.fault(loc, "matrices of no shared memory".to_owned());
+        }
+        for (frag, index) in moves.iter().filter_map(|one| one.at.offset) {
+            self.element(loc, frag, index);
+        }
+    }
+
     /// Whole warpgroups run the statements.
     fn whole_warpgroups(&self) -> bool {
         let (first, warps) = match self.role.and_then(|role| self.kernel.roles.get(role)) {
@@ -377,9 +386,22 @@ impl Structure<'_> {
         {
             self.fault(loc, "a product of a warpgroup that is no instruction".to_owned());
         }
-        let sides = [(product.a, WgmmaAtom::ROWS), (product.b, product.n)];
-        for ((matrix, rows), dtype) in sides.into_iter().zip(product.types) {
-            let last = i64::from(rows - 1) * i64::from(matrix.line) + 32;
+        let left = match &product.a {
+            Factor::Shared(matrix) => Some((*matrix, WgmmaAtom::ROWS, product.types[0])),
+            Factor::Registers { frag, elements } => {
+                elements.iter().for_each(|&element| self.element(loc, *frag, element));
+                if elements.len() != 8 || product.types[0].bits() != 16 {
+                    self.fault(loc, "registers that are no left operand".to_owned());
+                }
+                None
+            }
+        };
+        let right = (product.b, product.n, product.types[1]);
+        for (matrix, rows, dtype) in left.into_iter().chain([right]) {
+            let last = match matrix.across {
+                None => i64::from(rows - 1) * i64::from(matrix.line) + 32,
+                Some(_) => 15 * i64::from(matrix.line) + 16,
+            };
             let size = i64::from(dtype.bits() / 8);
             let end = i64::from(matrix.base) + matrix.at.constant * size + last;
             let inside = matrix.at.constant >= 0
@@ -507,6 +529,7 @@ fn effect(stmts: &[DeviceStmt]) -> Effect {
             | DeviceOp::Load { .. }
             | DeviceOp::LoadMatrices { .. }
             | DeviceOp::Atomic { .. }
+            | DeviceOp::StoreMatrices { .. }
             | DeviceOp::Signal { .. }
             | DeviceOp::Await { .. }
             | DeviceOp::GridLaunch
@@ -614,6 +637,7 @@ impl Order<'_> {
             | DeviceOp::Mma { .. }
             | DeviceOp::Load { .. }
             | DeviceOp::LoadMatrices { .. }
+            | DeviceOp::StoreMatrices { .. }
             | DeviceOp::Store { .. }
             | DeviceOp::Prefetch { .. }
             | DeviceOp::CopyAsync { .. }

@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId, SCALE_GROUP,
+    AxisIndex, Kernel, LeftOperand, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId, SCALE_GROUP,
     SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess, ValueId,
     Warpgroup, WarpgroupMma, Word,
 };
@@ -191,9 +191,23 @@ impl Walk<'_> {
     }
 
     fn product(&mut self, span: Span, mma: &WarpgroupMma) {
-        let shapes = [&mma.a, &mma.b].map(|access| access_shape(self.kernel, access));
         let var = &self.kernel.vars[mma.var];
-        let dtypes = [&mma.a, &mma.b].map(|access| self.kernel.dtype_of(access.storage));
+        let (left, left_type) = match &mma.a {
+            LeftOperand::Shared(access) => {
+                (access_shape(self.kernel, access), self.kernel.dtype_of(access.storage))
+            }
+            LeftOperand::Registers(value) => {
+                self.uses(span, &[*value]);
+                let value = &self.kernel.values[*value];
+                (value.shape.clone(), value.dtype)
+            }
+        };
+        let mut right = access_shape(self.kernel, &mma.b);
+        if mma.across {
+            right.reverse();
+        }
+        let shapes = [left, right];
+        let dtypes = [left_type, self.kernel.dtype_of(mma.b.storage)];
         let fits = match (shapes[0].as_slice(), shapes[1].as_slice(), var.shape.as_slice()) {
             ([m, k], [n, depth], [rows, columns]) => {
                 k == depth && (m, n) == (rows, columns) && k.is_multiple_of(mma.atom.depth())
@@ -204,8 +218,8 @@ impl Walk<'_> {
         if !fits || !types || mma.slot >= var.slots {
             self.fault(span, "a product whose operands do not agree".to_owned());
         }
-        for (access, shape) in [&mma.a, &mma.b].into_iter().zip(&shapes) {
-            self.access(access, shape);
+        for access in mma.reads() {
+            self.access(access, &access_shape(self.kernel, access));
         }
         if let Start::When(cond) = mma.start {
             self.uses(span, &[cond]);

@@ -249,6 +249,7 @@ impl<'a> Machine<'a> {
             | DeviceOp::Printf { .. } => {}
             DeviceOp::CopyAsync { .. }
             | DeviceOp::LoadMatrices { .. }
+            | DeviceOp::StoreMatrices { .. }
             | DeviceOp::CommitGroup
             | DeviceOp::WaitGroup { .. }
             | DeviceOp::Mma { .. } => panic!("the kernels of these tests have none"),

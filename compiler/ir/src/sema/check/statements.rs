@@ -368,15 +368,33 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
+    /// The same, or a tile in registers.
+    fn left_operand(&mut self, e: &'a Expr) {
+        if let ExprKind::Tuple(_) = &e.kind {
+            self.operand_of_product(e);
+            return;
+        }
+        let base = if let ExprKind::Index(base, _) = &e.kind { base } else { e };
+        let named = match &base.kind {
+            ExprKind::Ref(reference) => reference.path.single(),
+            _ => None,
+        };
+        let known = named.and_then(|name| self.lookup(&name.text));
+        if let Some((Known::Buffer { .. } | Known::Smem { .. } | Known::Refused, _)) = known {
+            self.buffer(e);
+        } else {
+            self.value(e);
+        }
+    }
+
     /// `mma a * (b)^T -> acc via ATOM add cond;`
     fn product(&mut self, mma: &'a Mma) {
-        self.operand_of_product(&mma.a);
-        match &mma.b.kind {
-            ExprKind::Transpose(b) => self.operand_of_product(b),
-            _ => {
-                self.report.not_built(mma.b.span, "a right operand without `^T`");
-            }
-        }
+        self.left_operand(&mma.a);
+        let right = match &mma.b.kind {
+            ExprKind::Transpose(b) => b,
+            _ => &mma.b,
+        };
+        self.operand_of_product(right);
         self.sums(&mma.acc);
         mma.add.iter().for_each(|add| self.value(add));
         let Some(name) = mma.via.single() else {

@@ -118,7 +118,7 @@ impl Walk<'_> {
 
     fn product(&mut self, span: Span, mma: &WarpgroupMma) {
         let flight = Flight { span, since: None };
-        for access in [&mma.a, &mma.b] {
+        for access in mma.reads() {
             let Some((tile, slot)) = access.storage.tile() else { continue };
             let known = &self.known;
             let mut touch =
