@@ -3,9 +3,9 @@
 use super::kernel::types;
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
-    Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Factor, Frag, FragId, Lanes, Map,
-    Matrix, MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp, TensorScales,
-    Vector, WaitOrder, WarpgroupOp,
+    Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Factor, Frag, FragId,
+    Lanes, Map, Matrix, MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp,
+    TensorScales, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
 use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap};

@@ -6,9 +6,9 @@ use kernel_abi::DType;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, Kernel, LeftOperand, Op, Outgoing, PipeOp, PrefetchRange, Signal, Spread, SpreadAxis,
-    Start, Stmt, StmtKind, Storage, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis, Warpgroup,
-    Word,
+    Await, AxisIndex, Kernel, LeftOperand, Op, Outgoing, PipeOp, PrefetchRange, Signal, Spread,
+    SpreadAxis, Start, Stmt, StmtKind, Storage, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis,
+    Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {

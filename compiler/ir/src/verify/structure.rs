@@ -9,9 +9,9 @@ use kernel_dsl::source::Span;
 
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
-    AxisIndex, Kernel, LeftOperand, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId, SCALE_GROUP,
-    SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess, ValueId,
-    Warpgroup, WarpgroupMma, Word,
+    AxisIndex, Kernel, LeftOperand, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId,
+    SCALE_GROUP, SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess,
+    ValueId, Warpgroup, WarpgroupMma, Word,
 };
 use crate::ops::AtomicOp;
 use crate::ops::inline;
