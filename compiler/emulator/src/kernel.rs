@@ -340,6 +340,15 @@ impl<'k> Machine<'k> {
             return tile
                 .runs(|start, count, at| view.store_to(to, start, count, &value, at, access.span));
         }
+        if let Storage::Peers(param) = access.storage {
+            let view = &mut self.view;
+            for rank in 0..i64::from(self.kernel.launch.world.unwrap_or(1)) {
+                tile.runs(|start, count, at| {
+                    view.store_to((param, rank), start, count, &value, at, access.span)
+                })?;
+            }
+            return Ok(());
+        }
         let Storage::Buffer(param) = access.storage else {
             return self.store_shared(access, &tile, &value).map(|_| ());
         };

@@ -245,7 +245,7 @@ impl Machine<'_> {
         out.fill(other.unwrap_or(0), shape::len(to));
         let mut present = 0;
         match access.storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) => {
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
                 let view = &mut self.view;
                 tile.runs(|start, count, at| {
                     present += count;

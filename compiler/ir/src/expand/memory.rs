@@ -198,7 +198,10 @@ impl Expander<'_> {
     /// The region of an access and the type of run-time offsets into it.
     pub(super) fn place(&mut self, storage: Storage) -> (Place, DType) {
         match storage {
-            Storage::Buffer(param) => (Place::Global(param), self.b.offset_dtype(param)),
+            // A store to all ranks says itself which.
+            Storage::Buffer(param) | Storage::Peers(param) => {
+                (Place::Global(param), self.b.offset_dtype(param))
+            }
             Storage::Peer(param, rank) => {
                 let rank = self.integer(rank);
                 let rank = self.b.materialize(&rank, DType::I32);
@@ -310,8 +313,10 @@ impl Expander<'_> {
         let src = self.frag(value);
         let kernel = self.kernel;
         let distribution = &kernel.values[value].distribution;
+        let is_peers = matches!(access.storage, Storage::Peers(_));
         let extra = self.b.lowest_replica(distribution);
         if update.is_none()
+            && !is_peers
             && extra == Pred::Always
             && let Some((matrices, cut)) = self.store_matrices(src, access, dtype, distribution)
         {
@@ -320,11 +325,14 @@ impl Expander<'_> {
             return Ok(());
         }
         let cells = self.cells(access, distribution)?;
-        let (place, offsets) = self.place(access.storage);
-        let to = (place, offsets);
-        let cut = match update {
-            None => self.store_cells(src, &cells, dtype, to.0, to.1, cache, extra),
-            Some(op) => self.update_cells(op, src, &cells, to, extra),
+        let cut = if let Storage::Peers(param) = access.storage {
+            self.store_to_all(src, &cells, param, distribution, cache)
+        } else {
+            let to = self.place(access.storage);
+            match update {
+                None => self.store_cells(src, &cells, dtype, to.0, to.1, cache, extra),
+                Some(op) => self.update_cells(op, src, &cells, to, extra),
+            }
         };
         whole_bytes(dtype, &cut, access)?;
         self.note_access(access, dtype, distribution, &cut, true);

@@ -5,10 +5,11 @@ use kernel_abi::DType;
 use super::Expander;
 use super::builder::Pred;
 use super::linear::Linear;
-use crate::device::{DeviceOp, DeviceStmt, Vector};
-use crate::distribution::{Digit, LANES};
-use crate::kernel::{Await, Extent, ParamId, Signal, ValueId};
-use crate::ops::CompareOp;
+use super::vectors::{Cell, Cut};
+use crate::device::{DeviceOp, DeviceStmt, FragId, Place, Vector};
+use crate::distribution::{Digit, Distribution, LANES};
+use crate::kernel::{Await, CachePolicy, Extent, ParamId, RANK, Signal, ValueId};
+use crate::ops::{BinaryOp, CompareOp};
 
 impl Expander<'_> {
     /// Lane p of the first warp raises the word of rank p; the first lane that of one rank.
@@ -66,6 +67,54 @@ impl Expander<'_> {
         let param = wait.param;
         self.in_first_lanes(words.unwrap_or(1), DeviceOp::Await { param, at, until });
         self.barrier();
+    }
+
+    /// Stores a tile to every rank: threads that hold the same elements share the ranks.
+    pub(super) fn store_to_all(
+        &mut self,
+        src: FragId,
+        cells: &[Cell],
+        param: ParamId,
+        distribution: &Distribution,
+        cache: CachePolicy,
+    ) -> Cut {
+        let world = self.kernel.launch.world.unwrap_or(1);
+        let dtype = self.kernel.params[param].dtype;
+        let (mut replica, mut replicas) = (Linear::default(), 1_u32);
+        if !self.b.is_elected() {
+            let lanes = distribution.free_lanes().into_iter().map(|digit| (digit, true));
+            let warps = distribution.free_warps().into_iter().map(|digit| (digit, false));
+            for (digit, is_lane) in lanes.chain(warps) {
+                let index = if is_lane { self.b.lane(digit) } else { self.b.warp(digit) };
+                let sum = replica.plus(i64::from(replicas), &index);
+                replica = sum.expect("thread indices are small");
+                replicas *= digit.extent;
+            }
+        }
+        let own = self.own_rank();
+        let offsets = self.b.offset_dtype(param);
+        let mut cut = None;
+        for round in 0..world.div_ceil(replicas) {
+            let first = i64::from(round) * i64::from(replicas);
+            let index = replica.offset(first).expect("ranks are few");
+            let all = Linear::constant(i64::from(world));
+            let there = self.b.int_compare(CompareOp::Lt, &index, &all, DType::I32);
+            // Each begins with another rank.
+            let rank = index.plus(1, &own).expect("ranks are few");
+            let rank = self.b.int_binary(BinaryOp::Rem, &rank, &all, DType::I32);
+            let rank = self.b.materialize(&rank, DType::I32);
+            let place = Place::Peer { param, rank };
+            cut = Some(self.store_cells(src, cells, dtype, place, offsets, cache, there));
+        }
+        cut.unwrap_or_else(|| self.b.cut(cells, dtype))
+    }
+
+    fn own_rank(&mut self) -> Linear {
+        let params = self.kernel.params.iter_enumerated();
+        match params.into_iter().find(|(_, param)| param.name == RANK) {
+            Some((rank, _)) => Linear::register(self.b.param(rank)),
+            None => Linear::default(),
+        }
     }
 
     fn lane(&mut self) -> Linear {

@@ -32,26 +32,32 @@ impl<'k> Expander<'k> {
         let order = self.order;
         match kind {
             StmtKind::Def { op: Op::Load { access, .. }, .. } => match access.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Load { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                    OpRole::Load { param, order }
+                }
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::Signal(signal) => OpRole::Signal { param: signal.param },
             StmtKind::Await(wait) => OpRole::Await { param: wait.param },
             StmtKind::Store { access, update, .. } => match access.storage {
                 Storage::Buffer(param) if update.is_some() => OpRole::Update { param, order },
-                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Store { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                    OpRole::Store { param, order }
+                }
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 match source.storage {
-                    Storage::Buffer(param) | Storage::Peer(param, _) => {
+                    Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
                         OpRole::Load { param, order }
                     }
                     Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
                 }
             }
             StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => match dest.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Store { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                    OpRole::Store { param, order }
+                }
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::Prefetch { what, .. } => {
@@ -68,7 +74,9 @@ impl<'k> Expander<'k> {
                 OpRole::Arrive { param: word.param }
             }
             StmtKind::Def { op: Op::Atomic { access, .. }, .. } => match access.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) => OpRole::Update { param, order },
+                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                    OpRole::Update { param, order }
+                }
                 Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
             },
             StmtKind::For { tickets: Some(word), .. } => {

@@ -133,13 +133,15 @@ pub enum Storage {
     Remote(SmemId, Option<ValueId>, ValueId),
     /// The buffer of a parameter on the rank that an i32 scalar says.
     Peer(ParamId, ValueId),
+    /// The buffer of a parameter on every rank: a store alone, whose first axis has the extent 1.
+    Peers(ParamId),
 }
 
 impl Storage {
     /// The parameter, where it is a buffer.
     pub fn param(self) -> Option<ParamId> {
         match self {
-            Storage::Buffer(param) | Storage::Peer(param, _) => Some(param),
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => Some(param),
             Storage::Smem(..) | Storage::Remote(..) => None,
         }
     }
@@ -147,7 +149,7 @@ impl Storage {
     /// The scalar that chooses the slot, if there is one.
     pub fn slot(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Peer(..) => None,
+            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) => None,
             Storage::Smem(_, slot) | Storage::Remote(_, slot, _) => slot,
         }
     }
@@ -155,7 +157,7 @@ impl Storage {
     /// The tile and its slot, where it is shared memory of some CTA.
     pub fn tile(self) -> Option<(SmemId, Option<ValueId>)> {
         match self {
-            Storage::Buffer(_) | Storage::Peer(..) => None,
+            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) => None,
             Storage::Smem(tile, slot) | Storage::Remote(tile, slot, _) => Some((tile, slot)),
         }
     }
@@ -163,15 +165,22 @@ impl Storage {
     /// The scalar that chooses the CTA of the cluster, where it is not the own one.
     pub fn cta(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Smem(..) | Storage::Peer(..) => None,
+            Storage::Buffer(_) | Storage::Smem(..) | Storage::Peer(..) | Storage::Peers(_) => None,
             Storage::Remote(_, _, cta) => Some(cta),
         }
+    }
+
+    /// True for memory of one rank or of all that a store goes to.
+    pub fn is_of_ranks(self) -> bool {
+        matches!(self, Storage::Peer(..) | Storage::Peers(_))
     }
 
     /// The scalar that chooses the rank, where it is memory of any rank.
     pub fn rank(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) => None,
+            Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) | Storage::Peers(_) => {
+                None
+            }
             Storage::Peer(_, rank) => Some(rank),
         }
     }
@@ -195,7 +204,9 @@ impl Kernel {
     /// Element type of what an access touches.
     pub fn dtype_of(&self, storage: Storage) -> DType {
         match storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) => self.params[param].dtype,
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                self.params[param].dtype
+            }
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].dtype,
         }
     }
@@ -203,7 +214,9 @@ impl Kernel {
     /// The author's name of what an access touches.
     pub fn name_of(&self, storage: Storage) -> &str {
         match storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) => &self.params[param].name,
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                &self.params[param].name
+            }
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => &self.smem[tile].name,
         }
     }
@@ -211,7 +224,9 @@ impl Kernel {
     /// Where what an access touches is declared.
     pub fn declaration_of(&self, storage: Storage) -> Span {
         match storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) => self.params[param].span,
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                self.params[param].span
+            }
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].span,
         }
     }

@@ -393,7 +393,11 @@ fn place(kernel: &Kernel, access: &TileAccess) -> String {
         });
     }
     let slot = access.storage.slot().map(|slot| format!("@{slot}")).unwrap_or_default();
-    let rank = access.storage.rank().map(|rank| format!("@peer({rank})")).unwrap_or_default();
+    let rank = match access.storage {
+        Storage::Peer(_, rank) => format!("@peer({rank})"),
+        Storage::Peers(_) => "@peer(each)".to_owned(),
+        Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) => String::new(),
+    };
     format!("{}{rank}{slot}[{}]", kernel.name_of(access.storage), entries.join(", "))
 }
 

@@ -171,7 +171,9 @@ impl<'a> Lower<'a> {
             None => (self.storage(&buffer, reference, defined)?, None),
         };
         let own = usize::from(slot.is_some());
-        let mut entries: Vec<(Entry, Span)> = slot.into_iter().collect();
+        // The axis of ranks stands before all others.
+        let ranks = matches!(storage, Storage::Peers(_)).then_some((Entry::New, base.span));
+        let mut entries: Vec<(Entry, Span)> = ranks.into_iter().chain(slot).collect();
         match indices {
             Some(indices) => entries.extend(self.entries(indices)?),
             None => {

@@ -129,7 +129,7 @@ impl<'a> Lower<'a> {
                 let settle = Outgoing::Settle { storage, but, pending: 0 };
                 self.emit(StmtKind::Outgoing(settle), span)
             }
-            Storage::Remote(..) | Storage::Peer(..) => {
+            Storage::Remote(..) | Storage::Peer(..) | Storage::Peers(_) => {
                 Err(self.error(settle_of(settle.value.span)))
             }
         }
@@ -144,7 +144,9 @@ impl<'a> Lower<'a> {
         };
         let wrong = match storage {
             Storage::Smem(..) => None,
-            Storage::Remote(..) | Storage::Peer(..) => Some("not memory of the own CTA or rank"),
+            Storage::Remote(..) | Storage::Peer(..) | Storage::Peers(_) => {
+                Some("not memory of the own CTA or rank")
+            }
             Storage::Buffer(param) => {
                 let is_read_only = !self.kernel.params[param].access.is_writable();
                 is_read_only.then_some("nobody writes it here")

@@ -87,12 +87,14 @@ impl<'a> Lower<'a> {
         }
         let (buffer, reference, defined) = self.buffer(e)?;
         match self.storage(&buffer, reference, defined)? {
-            Storage::Buffer(param) | Storage::Peer(param, _)
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param)
                 if self.kernel.params[param].access == kernel_abi::Access::Peer =>
             {
                 Err(self.not_built(e.span, "`peer` buffers as parameters of a function"))
             }
-            Storage::Buffer(param) | Storage::Peer(param, _) => Ok(Argument::Buffer(buffer, param)),
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                Ok(Argument::Buffer(buffer, param))
+            }
             Storage::Smem(..) | Storage::Remote(..) => {
                 Err(self.not_built(e.span, "a tile in shared memory as an argument"))
             }

@@ -62,7 +62,7 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<Tile> {
         let slice = self.slice(source, span)?;
-        if slice.storage.rank().is_some() {
+        if slice.storage.is_of_ranks() {
             return Err(self.error(ranks::misuse(
                 "a load from another rank",
                 source.span,
@@ -298,8 +298,8 @@ impl<'a> Lower<'a> {
         }
         let slice = self.slice(dest, span)?;
         match slice.storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) => {
-                let is_own = slice.storage.rank().is_none();
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                let is_own = !slice.storage.is_of_ranks();
                 let param = &self.kernel.params[param];
                 if param.is_inbox() && is_own {
                     return Err(self.error(ranks::misuse(
@@ -405,7 +405,7 @@ impl<'a> Lower<'a> {
     fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
         let (buffer, reference, defined) = self.buffer(base)?;
         let param = match self.storage(&buffer, reference, defined)? {
-            Storage::Buffer(param) | Storage::Peer(param, _) => param,
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => param,
             Storage::Smem(..) | Storage::Remote(..) => {
                 return Err(self.error(prefetch_of_shared(base.span, defined)));
             }

@@ -116,7 +116,7 @@ impl<'a> Lower<'a> {
                         "`@peer(*)` of data",
                         at.span,
                         "a store goes to one rank",
-                        "write a loop: `for d in 0..world unroll { store v -> x@peer((rank + d) % world)@t[…]; }`",
+                        "write `store v[_, …] -> x@peer(each)@t[…];`, or a loop: `for d in 0..world unroll { store v -> x@peer((rank + d) % world)@t[…]; }`",
                     )));
                 }
                 InstanceKind::Peer(_)
@@ -150,7 +150,7 @@ impl<'a> Lower<'a> {
             None => Ok((Storage::Buffer(param), slot)),
             Some(e) => {
                 if let ExprKind::Each = e.kind {
-                    return Err(self.not_built(e.span, "an axis of ranks"));
+                    return Ok((Storage::Peers(param), slot));
                 }
                 let operand = self.expr(e)?;
                 let rank = self.scalar(operand, DType::I32, "a rank", e.span)?;

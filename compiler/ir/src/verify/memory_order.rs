@@ -69,7 +69,9 @@ impl Walk<'_> {
                 at
             }
             StmtKind::Store { access, .. } => {
-                if let Storage::Buffer(param) | Storage::Peer(param, _) = access.storage {
+                if let Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) =
+                    access.storage
+                {
                     self.write(param, access.span, at);
                 }
                 at

@@ -145,7 +145,7 @@ impl<'k> Survey<'k> {
                 }
             }
             StmtKind::Store { access, .. } => {
-                if let Storage::Peer(..) = access.storage {
+                if access.storage.is_of_ranks() {
                     self.stores.push((self.here(), access));
                 }
             }

@@ -85,7 +85,7 @@ impl Varying {
             // What nobody writes while the kernel runs is the same for all.
             Op::Load { access, .. } => match access.storage {
                 Storage::Smem(..) | Storage::Remote(..) => true,
-                Storage::Buffer(param) | Storage::Peer(param, _) => {
+                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
                     match kernel.params[param].access {
                         Access::Static | Access::Input | Access::Scalar => false,
                         Access::Output | Access::Inout | Access::Scratch | Access::Peer => true,

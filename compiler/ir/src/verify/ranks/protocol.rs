@@ -250,7 +250,8 @@ impl Judge<'_, '_> {
                 "declare it with `ring 2`, and write `@t`",
             );
         }
-        let Some(AxisIndex::At(slot)) = access.index.first() else { return };
+        let mut index = access.index.iter().filter(|index| !matches!(index, AxisIndex::New));
+        let Some(AxisIndex::At(slot)) = index.next() else { return };
         let flag = self.survey.flag_of(param);
         let told = self.survey.signals.iter().find(|(_, signal)| Some(signal.param) == flag);
         let cycle = told.and_then(|(_, signal)| self.survey.partners(signal.to?));

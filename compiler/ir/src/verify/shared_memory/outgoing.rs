@@ -179,7 +179,9 @@ impl Walk<'_> {
         let judge = self.judge();
         let is_own = |copy: &&Departure| match storage {
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => copy.touch.tile == tile,
-            Storage::Buffer(param) | Storage::Peer(param, _) => copy.param == param,
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                copy.param == param
+            }
         };
         let form = storage.slot().map_or(Form::constant(0), |slot| self.known.form(slot));
         let meets = |copy: &&Departure| match (storage.tile(), but) {
