@@ -111,6 +111,44 @@ fn threads_do_not_end_with_copies_under_way() {
 }
 
 #[test]
+fn two_copies_under_way_do_not_write_one_element() {
+    let built = build(
+        "target sm_90a;
+         kernel again(input x : gmem f32[2, 128], output y : gmem f32[256])
+         launch { grid: 1, warps: 2, pdl: none }
+         {
+             smem s : f32[128] ring 2;
+             store load x[0, :] -> s@0;
+             store load x[1, :] -> s@1;
+             publish s;
+             sync;
+             copy.bulk s@0 -> y[0 .. + 128];
+             copy.bulk s@1 -> y[128 .. + 128];
+             settle y;
+             copy.bulk s@1 -> y[64 .. + 128];
+             settle y;
+         }",
+    );
+    let mut wanted = memory(&built.kernel);
+    run_kernel(&built.kernel, &mut wanted, &Options::STANDARD).unwrap();
+    let mut device = memory(&built.kernel);
+    run_device(&built.device, &mut device, &Options::STANDARD).unwrap();
+    assert!(device == wanted);
+    // Without the first of the two.
+    let seen = std::cell::Cell::new(0);
+    let is_first = || seen.replace(seen.get() + 1) == 0;
+    let found = errors(&built, |kind| {
+        !(matches!(kind, StmtKind::Outgoing(Outgoing::Settle { .. })) && is_first())
+    });
+    all(&found, ErrorKind::StoreConflict);
+    seen.set(0);
+    let found = device_errors(&built, |op| {
+        !(matches!(op, DeviceOp::Pipe(DevicePipe::WaitGroup { .. })) && is_first())
+    });
+    all(&found, ErrorKind::StoreConflict);
+}
+
+#[test]
 fn slots_that_go_back_to_one_cta_alone_leave_the_others_waiting() {
     let built = multicast();
     let found = errors(&built, |kind| {

@@ -1,18 +1,52 @@
 //! Copies out of shared memory that are under way: groups of one thread, oldest first.
 //!
-//! A copy reads when a `settle` of what it reads says so and not before, and writes when one of what it writes does.
+//! A copy reads when a `settle` of what it reads says so and not before, and writes when one of what it writes does. Nothing
+//! orders what two copies under way write, so no two of a thread write one element.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kernel_dsl::source::Span;
+use kernel_ir::kernel::ParamId;
 
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::Late;
 
+/// Where a copy writes.
+pub(crate) struct Landing {
+    pub(crate) param: ParamId,
+    /// First element, number, and first of what is moved; by the first element.
+    pub(crate) runs: Vec<(u64, usize, usize)>,
+}
+
+impl Landing {
+    pub(crate) fn new(param: ParamId, mut runs: Vec<(u64, usize, usize)>) -> Landing {
+        runs.sort_unstable();
+        Landing { param, runs }
+    }
+
+    /// The first element that both write.
+    fn meets(&self, other: &Landing) -> Option<u64> {
+        let (mut own, mut others) = (self.runs.as_slice(), other.runs.as_slice());
+        while self.param == other.param
+            && let (Some(&(a, m, _)), Some(&(b, n, _))) = (own.first(), others.first())
+        {
+            if a.saturating_add(m as u64) <= b {
+                own = &own[1..];
+            } else if b.saturating_add(n as u64) <= a {
+                others = &others[1..];
+            } else {
+                return Some(a.max(b));
+            }
+        }
+        None
+    }
+}
+
 /// A copy; `C` is what it moves.
 pub(crate) struct Departure<C> {
     pub(crate) copy: C,
+    pub(crate) landing: Landing,
     /// For those who write what it reads.
     pub(crate) late: Arc<Late>,
     /// It has read what it moves.
@@ -33,9 +67,24 @@ impl<C> Default for Departures<C> {
 }
 
 impl<C> Departures<C> {
-    /// Starts a copy.
-    pub(crate) fn start(&mut self, copy: C, late: Arc<Late>, span: Span) {
-        self.open.push(Departure { copy, late, has_read: false, span });
+    /// Starts a copy; an error where one under way writes the same elements.
+    pub(crate) fn start(
+        &mut self,
+        copy: C,
+        landing: Landing,
+        late: Arc<Late>,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        for earlier in self.groups.iter().flatten().chain(&self.open) {
+            if let Some(element) = earlier.landing.meets(&landing) {
+                let message =
+                    format!("a copy writes element {element} of a buffer while one under way does");
+                return Err(EmuError::new(ErrorKind::StoreConflict, span, message)
+                    .other(earlier.span, "the copy under way, which may write it later"));
+            }
+        }
+        self.open.push(Departure { copy, landing, late, has_read: false, span });
+        Ok(())
     }
 
     /// Closes the group of the copies since the last one.

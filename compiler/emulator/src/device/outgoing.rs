@@ -7,7 +7,7 @@ use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::copies::vector;
-use crate::departures::changed;
+use crate::departures::{Landing, changed};
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::Late;
 
@@ -15,10 +15,7 @@ use crate::roles::Late;
 pub(super) struct Cargo {
     /// Pieces of shared memory, with what would have been read when the copy started.
     pieces: Vec<(i64, Vec<u8>)>,
-    param: ParamId,
     elements: Elements,
-    /// First element, number, and first of what is moved.
-    runs: Vec<(u64, usize, usize)>,
 }
 
 impl Machine<'_> {
@@ -91,8 +88,8 @@ impl Machine<'_> {
         let count = all.len() * 8 / dtype.bits() as usize;
         let code = |i| numeric::read_element(dtype, &all, i).expect("the element lies inside");
         let elements = Elements::from_codes(dtype, (0..count).map(code));
-        self.departures.start(Cargo { pieces: read, param, elements, runs }, late, span);
-        Ok(())
+        let landing = Landing::new(param, runs);
+        self.departures.start(Cargo { pieces: read, elements }, landing, late, span)
     }
 
     pub(super) fn settle_departures(
@@ -104,7 +101,8 @@ impl Machine<'_> {
         let at = self.span(loc);
         let mut settled = self.departures.settled(pending as usize);
         for departure in settled.iter_mut().flatten() {
-            let Cargo { pieces, param, elements, runs } = &departure.copy;
+            let Cargo { pieces, elements } = &departure.copy;
+            let Landing { param, runs } = &departure.landing;
             let span = departure.span;
             if !std::mem::replace(&mut departure.has_read, true) {
                 let by = self.by(0, span);

@@ -1,12 +1,12 @@
 //! Copies out of shared memory at kernel level.
 
 use kernel_dsl::source::Span;
-use kernel_ir::kernel::{CopyWay, Outgoing, ParamId, TileAccess};
+use kernel_ir::kernel::{CopyWay, Outgoing, TileAccess};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::smem::Places;
-use crate::departures::{changed, unpublished};
+use crate::departures::{Landing, changed, unpublished};
 use crate::error::EmuError;
 use crate::roles::Late;
 
@@ -16,9 +16,6 @@ pub(super) struct Cargo {
     /// What it would have read when it started.
     seen: Elements,
     name: String,
-    param: ParamId,
-    /// First element, number, and first of what is moved.
-    runs: Vec<(u64, usize, usize)>,
 }
 
 impl<'k> Machine<'k> {
@@ -79,7 +76,8 @@ impl<'k> Machine<'k> {
             runs.push((start, count, at));
             Ok(())
         })?;
-        self.departures.start(Cargo { from, seen, name, param, runs }, late, span);
+        let landing = Landing::new(param, runs);
+        self.departures.start(Cargo { from, seen, name }, landing, late, span)?;
         self.departures.close();
         Ok(())
     }
@@ -87,7 +85,8 @@ impl<'k> Machine<'k> {
     fn settle_departures(&mut self, pending: u32, reads: bool, at: Span) -> Result<(), EmuError> {
         let mut settled = self.departures.settled(pending as usize);
         for departure in settled.iter_mut().flatten() {
-            let Cargo { from, seen, name, param, runs } = &departure.copy;
+            let Cargo { from, seen, name } = &departure.copy;
+            let Landing { param, runs } = &departure.landing;
             let span = departure.span;
             if !std::mem::replace(&mut departure.has_read, true) {
                 if self.member.own().read_places(from, seen.dtype()) != *seen {

@@ -12,7 +12,7 @@ use super::report::Outcome;
 use super::scope::Memory;
 use super::tensor::{drop_ones, tiling};
 use crate::kernel::{
-    AxisIndex, BOX_ALIGN, CopyWay, Evict, Outgoing, StmtKind, Storage, tensor_box,
+    AxisIndex, BOX_ALIGN, CopyWay, Evict, Extent, Outgoing, StmtKind, Storage, tensor_box,
 };
 
 /// Copies that `settle … but` can leave alone, at most.
@@ -123,6 +123,19 @@ impl<'a> Lower<'a> {
             }
             (_, _) => self.storage(&buffer, reference, defined)?,
         };
+        // Nothing is copied to or from what has no elements.
+        let is_empty = match storage {
+            Storage::Smem(tile, _) | Storage::Remote(tile, ..) => {
+                super::operands::is_empty(&self.kernel.smem[tile].shape)
+            }
+            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+                let shape = &self.kernel.params[param].shape;
+                shape.contains(&Extent::Const(0))
+            }
+        };
+        if is_empty {
+            return Ok(());
+        }
         match storage {
             Storage::Smem(..) => self.emit(StmtKind::Settle { storage, but, pending: 0 }, span),
             Storage::Buffer(_) => {

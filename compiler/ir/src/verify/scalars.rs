@@ -4,7 +4,7 @@
 //! of `if`, `min`, `max`, `/` and `%` by a constant, `select`, and the intervals of reductions; nothing else,
 //! so it always ends. A tile of integers is handled like a scalar: the form holds for each element.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_abi::DType;
 
@@ -215,6 +215,21 @@ impl<'k> Knowledge<'k> {
             sum = Interval { lo: add(sum.lo, lo), hi: add(sum.hi, hi) };
         }
         sum
+    }
+
+    /// A form without the values `gone` that is nowhere below `form`, or nowhere above it, where these have bounds.
+    pub(super) fn bounded(&self, form: &Form, gone: &BTreeSet<ValueId>, up: bool) -> Option<Form> {
+        let mut kept = form.clone();
+        for (symbol, &factor) in &form.terms {
+            if !matches!(symbol, Symbol::Value(value) if gone.contains(value)) {
+                continue;
+            }
+            let i = self.intervals.get(symbol).copied().unwrap_or(Interval::TOP);
+            let bound = if (factor > 0) == up { i.hi } else { i.lo }?;
+            kept.terms.remove(symbol);
+            kept = kept.plus(factor, &Form::constant(bound))?;
+        }
+        Some(kept)
     }
 
     /// True where `form >= 0` follows from the intervals, one fact, or two.

@@ -10,6 +10,7 @@
 //! What a product of a warpgroup reads is written, and its sums are used, only after a `settle` of its group.
 
 mod groups;
+mod landing;
 mod outgoing;
 mod overlap;
 mod products;
@@ -30,6 +31,7 @@ use crate::kernel::{
 use crate::smem_plan::over_budget;
 use groups::Numbers;
 pub(crate) use groups::derive;
+use landing::BackEdge;
 use overlap::Judge;
 use roles::Region;
 use state::{Kind, State, Touch};
@@ -178,7 +180,7 @@ impl<'a> Walk<'a> {
             StmtKind::Sync | StmtKind::SyncRole | StmtKind::Await(_) => self.state.sync(),
             StmtKind::SyncCluster => {
                 self.meet_cluster(stmt.span);
-                self.state.sync();
+                self.state.sync_cluster();
             }
             StmtKind::Pipe(op) => self.pipe(op, stmt.span),
             StmtKind::Role { role, body } => self.role(*role, body),
@@ -264,7 +266,7 @@ impl<'a> Walk<'a> {
         let mut after = State::default();
         for round in 0..trips.map_or(most, |trips| trips.min(most)) {
             if round > 0 {
-                self.state.next_round(var, step, most, &own);
+                self.state.next_round(BackEdge { known: &self.known, var, step, most, own: &own });
             }
             let value = first.plus(i128::from(round) * i128::from(step), &Form::constant(1));
             self.first_rounds.extend(value.map(|value| (Symbol::Value(var), value)));
@@ -276,7 +278,7 @@ impl<'a> Walk<'a> {
         if trips.is_none_or(|trips| trips > most) {
             // Each round of this loop adds to what the next one meets, and ages are bounded: it ends.
             let mut entry = self.state.clone();
-            entry.next_round(var, step, most, &own);
+            entry.next_round(BackEdge { known: &self.known, var, step, most, own: &own });
             let mut facts = facts.clone();
             let behind = first.plus(i128::from(most) * i128::from(step), &Form::constant(1));
             let later = behind.and_then(|b| Form::symbol(Symbol::Value(var)).plus(-1, &b));
@@ -286,7 +288,7 @@ impl<'a> Walk<'a> {
                 self.under(facts.clone(), body);
                 after.join(self.state.clone());
                 let mut next = self.state.clone();
-                next.next_round(var, step, most, &own);
+                next.next_round(BackEdge { known: &self.known, var, step, most, own: &own });
                 next.join(entry.clone());
                 if next == entry || self.visits == 0 {
                     break;
@@ -311,7 +313,7 @@ impl<'a> Walk<'a> {
             self.state.sync();
             self.under(facts.clone(), body);
             let mut next = self.state.clone();
-            next.next_round(var, 1, 1, &own);
+            next.next_round(BackEdge { known: &self.known, var, step: 1, most: 1, own: &own });
             next.join(entry.clone());
             if next == entry || self.visits == 0 {
                 break;

@@ -10,9 +10,15 @@ pub(super) fn race(known: &Knowledge<'_>, facts: &Facts, earlier: &Place, later:
     earlier.param == later.param
         && (earlier.is_store || later.is_store)
         && !(earlier.is_update && later.is_update)
+        && !(is_copy(earlier) && is_copy(later))
         && earlier.axes == later.axes
         && !own(earlier, later)
         && earlier.sides.iter().zip(&later.sides).all(|(a, b)| meet(known, facts, a, b))
+}
+
+/// Copies out of shared memory are compared with each other where they are settled.
+fn is_copy(place: &Place) -> bool {
+    place.is_store && place.spread.is_none()
 }
 
 /// True where the positions surely have one in common.

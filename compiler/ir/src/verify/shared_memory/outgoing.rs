@@ -2,7 +2,8 @@
 //!
 //! Copies go another way to memory than the accesses of threads. What a thread has stored comes ahead of what a copy
 //! reads by a `publish` of the thread behind the store, and a meeting or a barrier behind that. A copy reads at any
-//! time until its first thread has settled it, and is complete when that thread has settled the buffer.
+//! time until its first thread has settled it, and is complete when that thread has settled the buffer. Until then no
+//! other copy writes the same elements, and none of another thread before they have met.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +12,11 @@ use kernel_dsl::source::Span;
 
 use super::super::scalars::Form;
 use super::Walk;
+use super::landing::{BackEdge, Landing};
+use super::roles::Region;
 use super::state::{Kind, MAX_SINCE, Touch};
 use crate::kernel::{
-    BarrierId, Outgoing, ParamId, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId, each_access,
+    BarrierId, Outgoing, ParamId, RoleId, SmemId, Stmt, StmtKind, Storage, TileAccess, each_access,
 };
 
 /// A copy out of shared memory that nothing has waited for to the end.
@@ -22,7 +25,9 @@ struct Departure {
     /// What it reads; settled when it has read it.
     touch: Touch,
     /// What it writes.
-    param: ParamId,
+    landing: Landing,
+    /// Whose first thread has started it; that of the CTA without.
+    by: Option<RoleId>,
     /// Later copies to the same buffer.
     younger: u32,
     span: Span,
@@ -34,22 +39,28 @@ struct Written {
     touch: Touch,
     /// Each thread has ordered its own part; a meeting has to follow.
     published: bool,
+    /// It came from another CTA, and the cluster has not met since: only then the threads here can publish it.
+    is_foreign: bool,
 }
 
 /// Copies out of shared memory on some path, and what they may not read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Departures {
     copies: Vec<Departure>,
+    /// Copies that are complete, and known to be by the thread that started them alone.
+    landed: Vec<Departure>,
     written: Vec<Written>,
 }
 
 impl PartialEq for Departures {
     /// The order does not matter.
     fn eq(&self, other: &Departures) -> bool {
-        self.copies.len() == other.copies.len()
-            && self.written.len() == other.written.len()
-            && self.copies.iter().all(|copy| other.copies.contains(copy))
-            && self.written.iter().all(|written| other.written.contains(written))
+        fn same<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+            a.len() == b.len() && a.iter().all(|x| b.contains(x))
+        }
+        same(&self.copies, &other.copies)
+            && same(&self.landed, &other.landed)
+            && same(&self.written, &other.written)
     }
 }
 
@@ -67,7 +78,7 @@ impl Departures {
             if known.touch.tile == copy.touch.tile {
                 one_more(&mut known.touch.younger);
             }
-            if known.param == copy.param {
+            if known.landing.param == copy.landing.param {
                 one_more(&mut known.younger);
             }
         }
@@ -76,7 +87,10 @@ impl Departures {
 
     fn add(&mut self, copy: Departure) {
         let same = |known: &&mut Departure| {
-            known.param == copy.param && known.span == copy.span && known.touch.is_same(&copy.touch)
+            known.landing == copy.landing
+                && known.by == copy.by
+                && known.span == copy.span
+                && known.touch.is_same(&copy.touch)
         };
         match self.copies.iter_mut().find(same) {
             Some(known) => {
@@ -89,9 +103,18 @@ impl Departures {
         }
     }
 
+    fn land(&mut self, copy: Departure) {
+        if !self.landed.contains(&copy) {
+            self.landed.push(copy);
+        }
+    }
+
     fn write(&mut self, written: Written) {
         match self.written.iter_mut().find(|known| known.touch == written.touch) {
-            Some(known) => known.published &= written.published,
+            Some(known) => {
+                known.published &= written.published;
+                known.is_foreign |= written.is_foreign;
+            }
             None => self.written.push(written),
         }
     }
@@ -99,6 +122,12 @@ impl Departures {
     /// Threads meet that have published.
     pub(super) fn sync(&mut self) {
         self.written.retain(|written| !written.published);
+        self.landed.clear();
+    }
+
+    /// What has come from other CTAs is here.
+    pub(super) fn sync_cluster(&mut self) {
+        self.written.iter_mut().for_each(|written| written.is_foreign = false);
     }
 
     /// A slot of a pipeline comes into other hands.
@@ -109,24 +138,41 @@ impl Departures {
     /// Two paths meet.
     pub(super) fn join(&mut self, other: Departures) {
         other.copies.into_iter().for_each(|copy| self.add(copy));
+        other.landed.into_iter().for_each(|copy| self.land(copy));
         other.written.into_iter().for_each(|written| self.write(written));
     }
 
     /// A back edge.
-    pub(super) fn next_round(
-        &mut self,
-        var: ValueId,
-        step: u32,
-        most: u32,
-        own: &BTreeSet<ValueId>,
-    ) {
-        for mut copy in std::mem::take(&mut self.copies) {
+    pub(super) fn next_round(&mut self, edge: BackEdge<'_>) {
+        let BackEdge { var, step, most, own, .. } = edge;
+        let next = |copy: &mut Departure| {
+            copy.landing.next_round(edge, copy.touch.is_old(var, most));
             copy.touch.next_round(var, step, most, own);
+        };
+        for mut copy in std::mem::take(&mut self.copies) {
+            next(&mut copy);
             self.add(copy);
+        }
+        for mut copy in std::mem::take(&mut self.landed) {
+            next(&mut copy);
+            self.land(copy);
         }
         for mut written in std::mem::take(&mut self.written) {
             written.touch.next_round(var, step, most, own);
             self.write(written);
+        }
+    }
+}
+
+impl Region {
+    /// The copies that the roles so far have started.
+    fn departed(&self) -> &[Departure] {
+        &self.departed.landed
+    }
+
+    fn depart(&mut self, copy: &Departure) {
+        if self.current().is_some() {
+            self.departed.land(copy.clone());
         }
     }
 }
@@ -141,9 +187,7 @@ impl Walk<'_> {
             }
             Outgoing::Publish { storage } => {
                 if let Some((tile, _)) = storage.tile() {
-                    let own = self.state.departures.written.iter_mut();
-                    own.filter(|written| written.touch.tile == tile)
-                        .for_each(|written| written.published = true);
+                    self.publish(tile);
                 }
             }
         }
@@ -154,7 +198,20 @@ impl Walk<'_> {
         let Some(touch) = touch.filter(|touch| self.leaving.tiles.contains(&touch.tile)) else {
             return;
         };
-        self.state.departures.write(Written { touch, published: false });
+        let is_foreign = touch.cta.is_some();
+        self.state.departures.write(Written { touch, published: false, is_foreign });
+    }
+
+    /// Each thread orders what it has written and knows of: not what its own copies may still bring, nor what it has
+    /// stored to other CTAs.
+    fn publish(&mut self, tile: SmemId) {
+        let mut own = std::mem::take(&mut self.state.departures.written);
+        let judge = self.judge();
+        for written in own.iter_mut().filter(|written| written.touch.tile == tile) {
+            let coming = |copy: &Touch| !copy.settled && judge.may_overlap(copy, &written.touch);
+            written.published |= !written.is_foreign && !self.state.copies.iter().any(coming);
+        }
+        self.state.departures.written = own;
     }
 
     fn depart(&mut self, span: Span, source: &TileAccess, dest: &TileAccess) {
@@ -171,7 +228,30 @@ impl Walk<'_> {
             self.report_unpublished(span, &written);
         }
         if let Some(param) = dest.storage.param() {
-            self.state.departures.start(Departure { touch, param, younger: 0, span });
+            let landing = Landing::new(param, dest, |value| self.known.form(value));
+            let by = self.region.current();
+            let copy = Departure { touch, landing, by, younger: 0, span };
+            self.meet_landings(&copy);
+            self.region.depart(&copy);
+            self.state.departures.start(copy);
+        }
+    }
+
+    /// Copies to elements that an earlier one may still write, or one of another thread.
+    fn meet_landings(&mut self, copy: &Departure) {
+        let judge = self.judge();
+        let own = &self.state.departures;
+        let before = self.region.entry().map(|state| &state.departures);
+        let found = own
+            .copies
+            .iter()
+            .chain(own.landed.iter().filter(|earlier| earlier.by != copy.by))
+            .chain(before.into_iter().flat_map(|before| before.copies.iter().chain(&before.landed)))
+            .chain(self.region.departed().iter().filter(|earlier| earlier.by != copy.by))
+            .find(|earlier| earlier.landing.may_meet(&copy.landing, &judge))
+            .cloned();
+        if let Some(earlier) = found {
+            self.report_order(copy, &earlier);
         }
     }
 
@@ -180,7 +260,7 @@ impl Walk<'_> {
         let is_own = |copy: &&Departure| match storage {
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => copy.touch.tile == tile,
             Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                copy.param == param
+                copy.landing.param == param
             }
         };
         let form = storage.slot().map_or(Form::constant(0), |slot| self.known.form(slot));
@@ -214,11 +294,20 @@ impl Walk<'_> {
                 }
                 copy.touch.settled = true;
                 if storage.tile().is_none() {
+                    if !self.kernel.roles.is_empty() && self.region.current().is_none() {
+                        self.state.departures.land(copy);
+                    }
                     continue;
                 }
             }
             self.state.departures.copies.push(copy);
         }
+    }
+
+    /// Copies of the role, and those from before it.
+    fn under_way(&self) -> impl Iterator<Item = &Departure> {
+        let before = self.region.entry().into_iter().flat_map(|state| &state.departures.copies);
+        self.state.departures.copies.iter().chain(before)
     }
 
     /// A write of shared memory against copies that may still read it.
@@ -229,7 +318,7 @@ impl Walk<'_> {
         let judge = self.judge();
         let reads =
             |copy: &&Departure| !copy.touch.settled && judge.may_overlap(&copy.touch, touch);
-        let found = self.state.departures.copies.iter().find(reads).cloned();
+        let found = self.under_way().find(reads).cloned();
         if let Some(copy) = found {
             self.report_read(touch.span, "this writes what the copy reads", &copy);
         }
@@ -240,10 +329,7 @@ impl Walk<'_> {
         let mut others = BTreeSet::new();
         find_written_by_others(&self.kernel.body, &mut others);
         let found = self
-            .state
-            .departures
-            .copies
-            .iter()
+            .under_way()
             .find(|copy| !copy.touch.settled && others.contains(&copy.touch.tile))
             .cloned();
         if let Some(copy) = found {
@@ -260,10 +346,10 @@ impl Walk<'_> {
                 !touch.guards.contains(&pipeline) || distance.is_some_and(|d| d != 0)
             })
         };
-        let departures = &self.state.departures;
-        let reads =
-            departures.copies.iter().find(|copy| !copy.touch.settled && hands_over(&copy.touch));
-        let open = departures
+        let reads = self.under_way().find(|copy| !copy.touch.settled && hands_over(&copy.touch));
+        let open = self
+            .state
+            .departures
             .written
             .iter()
             .find(|written| !written.published && hands_over(&written.touch));
@@ -282,7 +368,7 @@ impl Walk<'_> {
             if !self.reported.insert((copy.span, copy.span)) {
                 continue;
             }
-            let param = &self.kernel.params[copy.param];
+            let param = &self.kernel.params[copy.landing.param];
             self.sink.push(
                 Diagnostic::error(
                     Code::E0161,
@@ -338,20 +424,50 @@ impl Walk<'_> {
         );
     }
 
+    fn report_order(&mut self, copy: &Departure, earlier: &Departure) {
+        if !self.reported.insert((earlier.span, copy.span)) {
+            return;
+        }
+        let param = &self.kernel.params[copy.landing.param];
+        let round = if earlier.touch.is_of_earlier_round() { ", in a round before" } else { "" };
+        let (why, help) = if earlier.by == copy.by {
+            let help = format!("put `settle {};` before this, or write other elements", param.name);
+            ("not complete on every path", help)
+        } else {
+            let help = "let one role write what is written twice, or `settle` the buffer and then meet between";
+            ("started by another thread", help.to_owned())
+        };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0161,
+                format!("an earlier copy may write `{}` behind this one", param.name),
+            )
+            .label(copy.span, "this may write the same elements, and nothing orders the two")
+            .secondary(earlier.span, format!("the other copy{round}: {why}"))
+            .secondary(param.span, "declared here")
+            .help(help),
+        );
+    }
+
     fn report_unpublished(&mut self, span: Span, written: &Written) {
         if !self.reported.insert((written.touch.span, span)) {
             return;
         }
         let tile = &self.kernel.smem[written.touch.tile];
-        let (why, help) = if written.published {
-            ("published, and no meeting since", "put `sync;` between `publish` and the copy")
+        let (why, behind) = if written.published {
+            ("published, and no meeting since", None)
+        } else if written.touch.cta.is_some() {
+            ("stored by another CTA, and not published here", Some("the next `sync cluster;`"))
+        } else if written.touch.kind == Kind::Copy {
+            ("copied by threads, and not published since it settled", Some("its `settle`"))
         } else {
-            ("written by threads, and not published on every path", "behind what writes it")
+            ("written by threads, and not published on every path", Some("what writes it"))
         };
-        let help = if written.published {
-            help.to_owned()
-        } else {
-            format!("put `publish {};` {help}, and then a meeting", tile.name)
+        let help = match behind {
+            None => "put `sync;` between `publish` and the copy".to_owned(),
+            Some(behind) => {
+                format!("put `publish {};` behind {behind}, and then a meeting", tile.name)
+            }
         };
         self.sink.push(
             Diagnostic::error(

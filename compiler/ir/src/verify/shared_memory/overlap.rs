@@ -66,6 +66,11 @@ impl Judge<'_> {
         distance.as_constant().map(|d| d.rem_euclid(slots))
     }
 
+    /// True where `a <= b` everywhere.
+    pub(super) fn is_at_most(&self, a: &Form, b: &Form) -> bool {
+        self.difference(b, a).is_some_and(|gap| self.known.proves(&gap, self.facts))
+    }
+
     /// `a - b`, with loop variables of first rounds replaced by where they start.
     fn difference(&self, a: &Form, b: &Form) -> Option<Form> {
         let mut difference = a.plus(-1, b)?;

@@ -8,6 +8,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::super::scalars::Form;
+use super::outgoing::Departures;
 use super::state::{Kind, State, Touch};
 use super::{Walk, verb};
 use crate::kernel::{BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom};
@@ -29,6 +30,8 @@ pub(super) struct Region {
     pending: Vec<(usize, RoleId, Touch, Vec<BarrierId>)>,
     /// Copies that they have left under way.
     copies: State,
+    /// Copies out of shared memory that they have started, all complete when they end.
+    pub(super) departed: Departures,
     /// What products of the role that is walked read.
     product_reads: Vec<Touch>,
     /// The sums that they write, with the instruction that does.
@@ -110,6 +113,11 @@ impl Region {
         &self.product_sums
     }
 
+    /// The role that is walked.
+    pub(super) fn current(&self) -> Option<RoleId> {
+        self.current
+    }
+
     /// What held when the first of the roles began.
     pub(super) fn entry(&self) -> Option<&State> {
         self.entry.as_ref()
@@ -167,6 +175,7 @@ impl Walk<'_> {
         let Some(entry) = region.entry else { return };
         self.state = entry;
         self.state.join(region.copies);
+        self.state.departures.join(region.departed);
         for Beside { mut touch, .. } in region.touches {
             touch.spread = None;
             touch.guards.clear();

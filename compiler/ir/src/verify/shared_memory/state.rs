@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use kernel_dsl::source::Span;
 
 use super::super::scalars::{Form, Symbol};
+use super::landing::BackEdge;
 use super::outgoing::Departures;
 use super::products::Products;
 use crate::distribution::Distribution;
@@ -115,6 +116,11 @@ impl Touch {
         !self.crossed.is_empty()
     }
 
+    /// True where it may have lasted for any number of rounds.
+    pub(super) fn is_old(&self, var: ValueId, most: u32) -> bool {
+        self.crossed.iter().any(|&(known, age)| known == var && age >= most)
+    }
+
     /// Says in the words of the next round what was said in those of this one.
     pub(super) fn next_round(
         &mut self,
@@ -125,7 +131,7 @@ impl Touch {
     ) {
         let at = self.crossed.iter().position(|(known, _)| *known == var);
         let age = at.map_or(0, |at| self.crossed[at].1);
-        let old = age >= most;
+        let old = self.is_old(var, most);
         let renamed = |form: &Form| {
             let mentions = |value: &ValueId| form.terms.contains_key(&Symbol::Value(*value));
             if own.iter().any(mentions) {
@@ -242,6 +248,12 @@ impl State {
         self.copies.retain(|copy| !copy.settled || stays(copy));
     }
 
+    /// All threads of the cluster meet.
+    pub(super) fn sync_cluster(&mut self) {
+        self.sync();
+        self.departures.sync_cluster();
+    }
+
     /// All threads meet.
     pub(super) fn sync(&mut self) {
         self.touches.clear();
@@ -261,14 +273,9 @@ impl State {
         self.departures.join(other.departures);
     }
 
-    /// A back edge. `own` are the values that the body of the loop defines.
-    pub(super) fn next_round(
-        &mut self,
-        var: ValueId,
-        step: u32,
-        most: u32,
-        own: &BTreeSet<ValueId>,
-    ) {
+    /// A back edge.
+    pub(super) fn next_round(&mut self, edge: BackEdge<'_>) {
+        let BackEdge { var, step, most, own, .. } = edge;
         for touch in std::mem::take(&mut self.touches) {
             let mut touch = touch;
             touch.next_round(var, step, most, own);
@@ -280,7 +287,7 @@ impl State {
             self.add_copy(copy);
         }
         self.products.next_round(var, step, most, own);
-        self.departures.next_round(var, step, most, own);
+        self.departures.next_round(edge);
     }
 }
 
