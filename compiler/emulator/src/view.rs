@@ -377,8 +377,7 @@ impl<'m> View<'m> {
         let index = self.inside(param, at as i64, 1, span)?;
         let declared = &self.launched.params[param];
         let dtype = declared.dtype;
-        let change = |old| op.apply(dtype, old, by);
-        let old = self.launched.party().update((param, declared), index, span, change);
+        let old = self.launched.party().update((param, declared), index, (op, by), span);
         let old = old.map_err(|error| error.at(self.launched.coordinate(param, index as u64)))?;
         self.bytes_written += launch::bytes_of_elements(dtype, 1);
         old.ok_or_else(|| self.poison(param, index, false, span))

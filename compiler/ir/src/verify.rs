@@ -130,16 +130,16 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "words",
-        codes: &[Code::E0115, Code::E0117],
+        codes: &[Code::E0115, Code::E0117, Code::E0215],
         proves: "R8, in part: CTAs that share a word of a counter are as many as it counts, and an epoch is \
                  advanced once on every path after its last use",
         run: Run::Kernel(words::check),
     },
     Pass {
         name: "atomics",
-        codes: &[Code::E0171, Code::E0173],
-        proves: "nothing that depends on which CTA came first, by what an atomic finds or by the tickets that a CTA \
-                 takes, reaches memory",
+        codes: &[Code::E0115, Code::E0171, Code::E0173],
+        proves: "nothing that depends on which CTA came first or last, by what an atomic finds, by the tickets that a \
+                 CTA takes or by `arrive.last`, reaches memory; all CTAs find one number of tickets",
         run: Run::Kernel(atomics::check),
     },
     Pass {

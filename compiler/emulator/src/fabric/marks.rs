@@ -1,6 +1,7 @@
 //! The last accesses of an element, and which of them clash.
 
 use kernel_dsl::source::Span;
+use kernel_ir::ops::AtomicOp;
 
 /// An access by a party in one of its intervals.
 #[derive(Debug, Clone, Copy)]
@@ -15,8 +16,8 @@ pub(super) struct Mark {
 pub(super) enum Does {
     Read,
     Write,
-    /// An atomic operation, which needs no order with others.
-    Update,
+    /// An atomic operation, which needs no order with others that do the same.
+    Update(AtomicOp),
 }
 
 impl Does {
@@ -25,7 +26,7 @@ impl Does {
         match self {
             Does::Read => "reads",
             Does::Write => "writes",
-            Does::Update => "updates",
+            Does::Update(_) => "updates",
         }
     }
 }
@@ -43,7 +44,7 @@ pub(super) struct Marks {
     write: Option<Mark>,
     /// Since then, the last of each party.
     reads: Vec<Mark>,
-    updates: Vec<Mark>,
+    updates: Vec<(AtomicOp, Mark)>,
 }
 
 impl Marks {
@@ -58,27 +59,29 @@ impl Marks {
             marks.iter().find(|earlier| !knows(earlier)).map(|&earlier| Clash { earlier, did })
         };
         let write = first(self.write.as_slice(), Does::Write);
-        let updates = || match does {
-            Does::Update => None,
-            Does::Read | Does::Write => first(&self.updates, Does::Update),
+        let updates = || {
+            let mut others = self.updates.iter().filter(|(op, _)| does != Does::Update(*op));
+            let unknown = others.find(|(_, earlier)| !knows(earlier));
+            unknown.map(|&(op, earlier)| Clash { earlier, did: Does::Update(op) })
         };
         let reads = || match does {
             Does::Read => None,
-            Does::Write | Does::Update => first(&self.reads, Does::Read),
+            Does::Write | Does::Update(_) => first(&self.reads, Does::Read),
         };
         if let Some(clash) = write.or_else(updates).or_else(reads) {
             return Err(clash);
         }
-        let marks = match does {
-            Does::Write => {
-                *self = Marks { write: Some(mark), ..Marks::default() };
-                return Ok(());
+        match does {
+            Does::Write => *self = Marks { write: Some(mark), ..Marks::default() },
+            Does::Read => {
+                self.reads.retain(|known| known.party != mark.party);
+                self.reads.push(mark);
             }
-            Does::Read => &mut self.reads,
-            Does::Update => &mut self.updates,
-        };
-        marks.retain(|known| known.party != mark.party);
-        marks.push(mark);
+            Does::Update(op) => {
+                self.updates.retain(|(of, known)| *of != op || known.party != mark.party);
+                self.updates.push((op, mark));
+            }
+        }
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use kernel_dsl::source::Span;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{Param, ParamId, Role, RoleId};
+use kernel_ir::ops::AtomicOp;
 
 use super::{Between, Clash, Clock, Does, Fabric, Mark};
 use crate::error::{EmuError, ErrorKind};
@@ -148,12 +149,13 @@ impl<'m> Party<'m> {
         &self,
         (id, param): (ParamId, &Param),
         index: usize,
+        (op, by): (AtomicOp, u64),
         span: Span,
-        change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, EmuError> {
-        self.access(Does::Update, (self.rank, id, param), index, span, |buffer| {
+        let place = (self.rank, id, param);
+        self.access(Does::Update(op), place, index, span, |buffer| {
             let old = buffer.code(index)?;
-            buffer.write(index, change(old));
+            buffer.write(index, op.apply(param.dtype, old, by));
             Some(old)
         })
     }
@@ -183,6 +185,16 @@ impl<'m> Party<'m> {
                 let message = format!("{own} and {other} store to one element of `{name}`");
                 EmuError::new(ErrorKind::StoreConflict, span, message)
                     .other(earlier.span, format!("{other} stores here"))
+            }
+            (Between::Ctas, Does::Update(op), Does::Update(other_op)) => {
+                let (does, did) = (op.name(), other_op.name());
+                let message = format!(
+                    "`{name}` is changed by atomic.{does} where {other} changes it by atomic.{did}, and nothing orders the \
+                     two"
+                );
+                EmuError::new(ErrorKind::GridRace, span, message)
+                    .other(earlier.span, format!("{other} changes it here"))
+                    .help("let the last CTA do one of them: `if arrive.last`, or an earlier kernel")
             }
             // Whoever reads is told.
             (Between::Ctas, does, Does::Read) => {

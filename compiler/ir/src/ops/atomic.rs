@@ -1,4 +1,4 @@
-//! Atomic operations on integers: what an element becomes. In whatever order they come, they leave the same value.
+//! Atomic operations on integers: what an element becomes. In whatever order those of one operation come, they leave the same value.
 
 use kernel_abi::DType;
 use serde::{Deserialize, Serialize};

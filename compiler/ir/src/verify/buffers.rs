@@ -24,8 +24,9 @@ use kernel_dsl::source::Span;
 use super::scalars::{Facts, Knowledge};
 use crate::distribution::Distribution;
 use crate::kernel::{Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId};
+use crate::ops::AtomicOp;
 use ctas::Owners;
-use meetings::Seen;
+use meetings::{Seen, Store};
 use place::Place;
 
 /// Accesses of one buffer that are remembered since the last `sync`.
@@ -69,8 +70,8 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
 enum Does {
     Read,
     Write,
-    /// An atomic operation, which needs no order with others.
-    Change,
+    /// An atomic operation, which needs no order with others that do the same.
+    Change(AtomicOp),
 }
 
 struct Walk<'a> {
@@ -122,7 +123,7 @@ impl<'a> Walk<'a> {
             StmtKind::Def { results, op } => self.define(results, op),
             StmtKind::Store { value, access, update, .. } => {
                 let spread = &self.kernel.values[*value].distribution;
-                let does = if update.is_some() { Does::Change } else { Does::Write };
+                let does = update.map_or(Does::Write, Does::Change);
                 self.touch(access, does, Some(spread));
             }
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
@@ -228,9 +229,9 @@ impl<'a> Walk<'a> {
                     self.arrivals.extend(results);
                     self.meet();
                 }
-                Op::Atomic { access, .. } => {
+                Op::Atomic { op, access, .. } => {
                     self.meet();
-                    self.touch(access, Does::Change, None);
+                    self.touch(access, Does::Change(*op), None);
                     self.meet();
                 }
                 _ => {}
@@ -268,12 +269,10 @@ impl<'a> Walk<'a> {
             }
             let seen = self.seen.entry(param).or_default();
             if is_store {
-                // What the last to arrive stores comes after what all others have changed.
-                if self.is_last && !unmet && does == Does::Write {
-                    seen.store_last(owners, place.span);
-                } else {
-                    seen.store(owners, place.span, does);
-                }
+                // What the last to arrive does comes after what all others have changed.
+                let is_last = self.is_last && !unmet;
+                let in_list = !self.tickets.is_empty();
+                seen.store(Store::new(owners, place.span, does, is_last, in_list));
             } else {
                 seen.load(owners, place.span, spread.is_none());
             }
@@ -353,10 +352,35 @@ impl<'a> Walk<'a> {
         );
     }
 
-    /// Loads of what other CTAs may store, and stores to what they may change.
+    /// Loads of what other CTAs may store, stores to what they or other rounds may store or change, and changes by
+    /// several operations.
     fn report_shared(&mut self) {
         for (id, seen) in std::mem::take(&mut self.seen) {
             let param = &self.kernel.params[id];
+            for (later, earlier) in seen.mixed(&self.kernel.launch, MAX_PAIRS) {
+                self.sink.push(
+                    Diagnostic::error(
+                        Code::E0116,
+                        format!("CTAs change `{}` by two operations in no order", param.name),
+                    )
+                    .label(later, "nothing says that only the same CTA changes these elements by another operation")
+                    .secondary(earlier, "changed by another one here")
+                    .secondary(param.span, format!("declared `{}`", param.access))
+                    .help("what is left depends on which comes first: let an earlier kernel do one of them, or the last CTA: `if arrive.last c[i] of n { … }`"),
+                );
+            }
+            for (later, earlier) in seen.rounds(&self.kernel.launch, MAX_PAIRS) {
+                self.sink.push(
+                    Diagnostic::error(
+                        Code::E0172,
+                        format!("a round of a work list may store to an element of `{}` that others store to", param.name),
+                    )
+                    .label(later, "nothing says that only the same round stores to these elements")
+                    .secondary(earlier, "stored to here")
+                    .secondary(param.span, "declared here")
+                    .help("let both stores lie at the same places of a round, or in another buffer"),
+                );
+            }
             for (store, change) in seen.changed(&self.kernel.launch, MAX_PAIRS) {
                 self.sink.push(
                     Diagnostic::error(

@@ -8,7 +8,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, Word, Words};
+use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, ValueId, Word, Words};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.params.iter().all(|param| param.words.is_none()) {
@@ -18,6 +18,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut survey = Survey { known, all: Vec::new(), lists: Vec::new(), counted: Vec::new() };
     survey.block(&kernel.body, true);
     survey.work_lists(kernel, sink);
+    survey.lengths(kernel, sink);
     for (word, count) in &survey.all {
         arrivals(kernel, &survey.known, word, *count, sink);
     }
@@ -46,7 +47,7 @@ struct Survey<'k> {
     /// Arrivals that every CTA makes once.
     all: Vec<(Word, u32)>,
     /// Work lists, and whether every CTA comes to it once.
-    lists: Vec<(Word, bool)>,
+    lists: Vec<(Word, ValueId, bool)>,
     /// Words of all arrivals.
     counted: Vec<Word>,
 }
@@ -63,7 +64,7 @@ impl Survey<'_> {
                     }
                 }
                 StmtKind::For { var, start, end, step, tickets, body } => {
-                    self.lists.extend(tickets.map(|word| (word, always)));
+                    self.lists.extend(tickets.map(|word| (word, *end, always)));
                     self.known.bind_loop(*var, *start, *end, *step);
                     self.block(body, false);
                 }
@@ -96,9 +97,26 @@ impl Survey<'_> {
             }
         }
     }
-}
 
-impl Survey<'_> {
+    /// Tickets and CTAs are counted in 31 bits.
+    fn lengths(&self, kernel: &Kernel, sink: &mut Sink) {
+        let limit = i128::from(i32::MAX)
+            - kernel.launch.grid.iter().map(|&extent| i128::from(extent)).product::<i128>();
+        for (word, end, _) in &self.lists {
+            let most = self.known.interval(&self.known.form(*end)).hi;
+            if most.is_none_or(|most| most > limit) {
+                sink.push(
+                    Diagnostic::error(Code::E0215, "a work list of too many rounds")
+                        .label(word.span, "tickets and CTAs together are counted in 31 bits")
+                        .help(format!(
+                            "say how many there are at most, up to {}: `scalar n : i32 in 0..=…`, or `min(n, …)`",
+                            limit.max(0)
+                        )),
+                );
+            }
+        }
+    }
+
     /// Every CTA of the grid comes once to a work list, whose word nothing else touches.
     fn work_lists(&self, kernel: &Kernel, sink: &mut Sink) {
         let mut wrong = |at: Span, message: &str, label: &str, other: Option<(Span, &str)>| {
@@ -110,7 +128,7 @@ impl Survey<'_> {
                 "the word starts again at zero when each CTA has found no ticket left, once",
             ));
         };
-        for (number, (word, always)) in self.lists.iter().enumerate() {
+        for (number, (word, _, always)) in self.lists.iter().enumerate() {
             let form = self.known.form(word.index);
             if !always {
                 let message = "a work list that not every CTA comes to once";
@@ -121,7 +139,7 @@ impl Survey<'_> {
                 let message = "a work list that not all CTAs share";
                 wrong(word.span, message, "this may be another word in another CTA", None);
             }
-            let lists = self.lists.iter().take(number).map(|(other, _)| other);
+            let lists = self.lists.iter().take(number).map(|(other, ..)| other);
             let same = |other: &&Word| {
                 let gap = self.known.form(other.index).plus(-1, &form);
                 let apart = gap.and_then(|gap| gap.as_constant()).is_some_and(|gap| gap != 0);

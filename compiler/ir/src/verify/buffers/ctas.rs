@@ -23,6 +23,21 @@ enum Owner {
     Unknown,
 }
 
+impl Owner {
+    /// The least and the greatest position of all CTAs and rounds, beside what scalars add.
+    fn range(&self, grid: [u32; 3]) -> Option<(i128, i128, &BTreeMap<ParamId, i128>)> {
+        let Owner::Affine { ctas, rounds, scalars, lo, hi } = self else { return None };
+        let of_ctas = ctas.iter().zip(grid).map(|(&factor, extent)| (factor, i128::from(extent)));
+        let (mut lo, mut hi) = (*lo, *hi);
+        for (factor, count) in of_ctas.chain(rounds.values().copied()) {
+            let last = factor.checked_mul(count - 1)?;
+            lo = lo.checked_add(last.min(0))?;
+            hi = hi.checked_add(last.max(0))?;
+        }
+        Some((lo, hi, scalars))
+    }
+}
+
 /// An access, as far as it tells CTAs apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owners {
@@ -66,6 +81,19 @@ impl Owners {
                 !rounds.is_empty() && separated(owner, owner, grid) == [true; 3]
             }
             Owner::Slot { .. } | Owner::Unknown => false,
+        })
+    }
+
+    /// True where the two have no element in common, whoever comes.
+    pub(super) fn is_apart(&self, other: &Owners, grid: [u32; 3]) -> bool {
+        self.axes.iter().any(|(axis, mine)| {
+            let mut same = other.axes.iter().filter(|(theirs, _)| theirs == axis);
+            same.any(|(_, theirs)| match (mine.range(grid), theirs.range(grid)) {
+                (Some((lo, hi, scalars)), Some((low, high, others))) => {
+                    scalars == others && (hi < low || high < lo)
+                }
+                (_, _) => false,
+            })
         })
     }
 

@@ -21,13 +21,35 @@ struct Load {
 }
 
 /// A store, and the loads that a meeting orders ahead of it.
-struct Store {
+pub(super) struct Store {
     owners: Owners,
     span: Span,
     after: BTreeSet<usize>,
     does: Does,
     /// It comes after what other CTAs have changed.
     is_last: bool,
+    /// A round of a work list does it.
+    in_list: bool,
+}
+
+impl Store {
+    pub(super) fn new(
+        owners: Owners,
+        span: Span,
+        does: Does,
+        is_last: bool,
+        in_list: bool,
+    ) -> Store {
+        Store { owners, span, after: BTreeSet::new(), does, is_last, in_list }
+    }
+
+    /// True where another CTA may touch what this one does, and in no order.
+    fn meets(&self, other: &Store, launch: &Launch) -> bool {
+        !self.is_last
+            && !other.is_last
+            && !self.owners.is_private(&other.owners, launch.grid)
+            && !self.owners.is_apart(&other.owners, launch.grid)
+    }
 }
 
 /// The loads and stores of a buffer, each kind once.
@@ -45,25 +67,18 @@ impl Seen {
         }
     }
 
-    pub(super) fn store(&mut self, owners: Owners, span: Span, does: Does) {
-        self.note_store(owners, span, does, false);
-    }
-
-    /// A store of the last CTA to arrive.
-    pub(super) fn store_last(&mut self, owners: Owners, span: Span) {
-        self.note_store(owners, span, Does::Write, true);
-    }
-
-    fn note_store(&mut self, owners: Owners, span: Span, does: Does, is_last: bool) {
+    pub(super) fn store(&mut self, new: Store) {
         let met = |(_, load): &(usize, &Load)| !load.unmet;
         let after: BTreeSet<usize> =
             self.loads.iter().enumerate().filter(met).map(|(number, _)| number).collect();
         let mut recent = self.stores.iter_mut().rev().take(MAX_RECENT);
-        match recent
-            .find(|store| (&store.owners, store.does, store.is_last) == (&owners, does, is_last))
-        {
+        let same = |known: &&mut Store| {
+            let of = |store: &Store| (store.does, store.is_last, store.in_list);
+            of(known) == of(&new) && known.owners == new.owners
+        };
+        match recent.find(same) {
             Some(known) => known.after.retain(|number| after.contains(number)),
-            None => self.stores.push(Store { owners, span, after, does, is_last }),
+            None => self.stores.push(Store { after, ..new }),
         }
     }
 
@@ -93,12 +108,49 @@ impl Seen {
         }
     }
 
+    /// Atomics of two operations on what CTAs share.
+    pub(super) fn mixed(&self, launch: &Launch, pairs: u32) -> Vec<(Span, Span)> {
+        self.unordered(
+            launch,
+            pairs,
+            |a, b| matches!((a.does, b.does), (Does::Change(a), Does::Change(b)) if a != b),
+        )
+    }
+
+    /// Stores of rounds of a work list to what other rounds store to, or CTAs outside of it.
+    pub(super) fn rounds(&self, launch: &Launch, pairs: u32) -> Vec<(Span, Span)> {
+        self.unordered(launch, pairs, |a, b| {
+            (a.does, b.does) == (Does::Write, Does::Write) && (a.in_list || b.in_list)
+        })
+    }
+
+    /// Accesses, each with an earlier one that another CTA may do to the same, of those pairs that need an order.
+    fn unordered(
+        &self,
+        launch: &Launch,
+        mut pairs: u32,
+        needs: impl Fn(&Store, &Store) -> bool,
+    ) -> Vec<(Span, Span)> {
+        let mut found = Vec::new();
+        for (number, later) in self.stores.iter().enumerate() {
+            let mut earlier = self.stores[..number].iter().filter(|earlier| needs(earlier, later));
+            let foreign = earlier.find(|earlier| {
+                let Some(left) = pairs.checked_sub(1) else { return true };
+                pairs = left;
+                later.meets(earlier, launch)
+            });
+            found.extend(foreign.map(|earlier| (later.span, earlier.span)));
+        }
+        found
+    }
+
     /// Stores to what other CTAs may change by atomics, each with one such; `pairs` may be compared.
     pub(super) fn changed(&self, launch: &Launch, mut pairs: u32) -> Vec<(Span, Span)> {
         let mut found = Vec::new();
         for store in self.stores.iter().filter(|store| store.does == Does::Write && !store.is_last)
         {
-            let mut updates = self.stores.iter().filter(|store| store.does == Does::Change);
+            let mut updates =
+                self.stores.iter().filter(|store| matches!(store.does, Does::Change(_)));
             let foreign = updates.find(|update| {
                 let Some(left) = pairs.checked_sub(1) else { return true };
                 pairs = left;

@@ -8,6 +8,7 @@ use super::super::scalars::{Facts, Form, Knowledge, Symbol};
 use super::Does;
 use crate::distribution::Distribution;
 use crate::kernel::{AxisIndex, ParamId, TileAccess, ValueId, ViewAxis};
+use crate::ops::AtomicOp;
 
 /// The positions of an access along an axis of its view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub(super) struct Side {
 pub(super) struct Place {
     pub(super) param: ParamId,
     pub(super) is_store: bool,
-    /// An atomic operation, which needs no order with others.
-    pub(super) is_update: bool,
+    /// An atomic operation, which needs no order with others that do the same.
+    pub(super) update: Option<AtomicOp>,
     pub(super) span: Span,
     /// The axes of the view that it is seen through.
     pub(super) axes: Vec<ViewAxis>,
@@ -91,7 +92,10 @@ impl Place {
         Place {
             param,
             is_store: does != Does::Read,
-            is_update: does == Does::Change,
+            update: match does {
+                Does::Change(op) => Some(op),
+                Does::Read | Does::Write => None,
+            },
             span: access.span,
             axes: access.axes.clone(),
             sides,

@@ -9,7 +9,7 @@ use crate::distribution::{AxisMap, Distribution};
 pub(super) fn race(known: &Knowledge<'_>, facts: &Facts, earlier: &Place, later: &Place) -> bool {
     earlier.param == later.param
         && (earlier.is_store || later.is_store)
-        && !(earlier.is_update && later.is_update)
+        && (earlier.update.is_none() || earlier.update != later.update)
         && !(is_copy(earlier) && is_copy(later))
         && earlier.axes == later.axes
         && !own(earlier, later)
