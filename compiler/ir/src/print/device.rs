@@ -8,7 +8,7 @@ use crate::device::{
     TensorScales, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
-use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap};
+use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap, WgmmaAtom};
 
 /// Tables up to this length are printed in full.
 const SHOWN_TABLE: usize = 16;
@@ -435,8 +435,10 @@ fn warpgroup(op: &WarpgroupOp) -> String {
             };
             let b = matrix(&product.b);
             let first = product.sums.first().copied().unwrap_or(0);
-            let (slot, n, types) = (product.slot, product.n, types(product.types));
-            format!("{slot}[{first} …] += wgmma.m64n{n}.{types} {a}, {b}{start}")
+            let (slot, n) = (product.slot, product.n);
+            let (depth, types) =
+                (WgmmaAtom { n, types: product.types }.depth(), types(product.types));
+            format!("{slot}[{first} …] += wgmma.m64n{n}k{depth}.{types} {a}, {b}{start}")
         }
         WarpgroupOp::Commit => "wgmma.commit_group".to_owned(),
         WarpgroupOp::Wait { pending, sums } => format!("wgmma.wait_group {pending} for {sums}"),
