@@ -4,19 +4,8 @@ use kernel_emulator::{EmuError, ErrorKind, Options, run_device, run_kernel};
 use kernel_ir::device::{DeviceOp, DevicePipe, DeviceStmt, WarpgroupOp};
 use kernel_ir::kernel::{Kernel, Outgoing, PipeOp, Stmt, StmtKind, Storage};
 use kernel_ir::pipeline::Built;
-use kernel_tests::program::Program;
+use kernel_tests::program::build_text as build;
 use kernel_tests::schedules::{Schedules, memory};
-
-/// The only kernel of a text.
-fn build(text: &str) -> Built {
-    let mut read = |path: &str| Err(format!("there is no file `{path}`"));
-    let program = Program::of_text("test.tile", text, &mut read);
-    assert!(!program.front.has_errors(), "{}", program.show(&program.front.diagnostics));
-    match program.build_or_findings(&program.front.templates[0], &Vec::new(), None) {
-        Ok(built) => built,
-        Err(found) => panic!("{}", program.show(&found)),
-    }
-}
 
 fn leaving() -> Built {
     build(include_str!("suite/ops/copy_out.tile"))

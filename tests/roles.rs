@@ -8,19 +8,15 @@ use kernel_emulator::{Buffer, EmuError, ErrorKind, Memory, Options, run_device, 
 use kernel_ir::device::{DeviceKernel, DeviceOp, DevicePipe, DeviceStmt};
 use kernel_ir::kernel::{Kernel, PipeOp, Stmt, StmtKind};
 use kernel_ir::pipeline::Built;
-use kernel_tests::program::Program;
+use kernel_tests::program::{Program, build_text};
 use kernel_tests::schedules::{Schedules, memory};
 
-/// The only kernel of a text.
+/// A kernel for one target.
 fn build(kernel: &str) -> Built {
-    let text = format!("target sm_90a;\n{kernel}");
-    let mut read = |path: &str| Err(format!("there is no file `{path}`"));
-    let program = Program::of_text("test.tile", &text, &mut read);
-    assert!(!program.front.has_errors(), "{}", program.show(&program.front.diagnostics));
-    match program.build_or_findings(&program.front.templates[0], &Vec::new(), None) {
-        Ok(built) => built,
-        Err(found) => panic!("{}", program.show(&found)),
-    }
+    build_text(&format!(
+        "target sm_90a;
+{kernel}"
+    ))
 }
 
 /// A loader, a role that sums, and one that takes the sums over.

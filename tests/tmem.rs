@@ -7,19 +7,8 @@ use kernel_emulator::{EmuError, ErrorKind, Memory, Options, run_device, run_kern
 use kernel_ir::device::{DeviceOp, DevicePipe, DeviceStmt, TensorOp, WarpgroupOp};
 use kernel_ir::kernel::{PipeOp, Stmt, StmtKind};
 use kernel_ir::pipeline::Built;
-use kernel_tests::program::Program;
+use kernel_tests::program::build_text as build;
 use kernel_tests::schedules::{Schedules, memory};
-
-/// The only kernel of a text.
-fn build(text: &str) -> Built {
-    let mut read = |path: &str| Err(format!("there is no file `{path}`"));
-    let program = Program::of_text("test.tile", text, &mut read);
-    assert!(!program.front.has_errors(), "{}", program.show(&program.front.diagnostics));
-    match program.build_or_findings(&program.front.templates[0], &Vec::new(), None) {
-        Ok(built) => built,
-        Err(found) => panic!("{}", program.show(&found)),
-    }
-}
 
 /// Sums that go round between the role that multiplies and the one that reads them.
 fn rounds() -> Built {

@@ -173,3 +173,17 @@ pub fn target_of(directives: &Directives) -> Result<Option<Target>, String> {
 pub fn target(name: &str) -> Result<Option<Target>, String> {
     Target::from_name(name).map(Some).ok_or_else(|| format!("there is no target `{name}`"))
 }
+
+/// The only kernel of a text without imports, with its default bindings.
+///
+/// # Panics
+/// The text is refused: with all that is said of it.
+pub fn build_text(text: &str) -> Built {
+    let mut read = |path: &str| Err(format!("there is no file `{path}`"));
+    let program = Program::of_text("test.tile", text, &mut read);
+    assert!(!program.front.has_errors(), "{}", program.show(&program.front.diagnostics));
+    match program.build_or_findings(&program.front.templates[0], &Vec::new(), None) {
+        Ok(built) => built,
+        Err(found) => panic!("{}", program.show(&found)),
+    }
+}

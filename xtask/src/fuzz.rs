@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: random changes of kernels for some minutes.
 
-use crate::process::{cargo, run};
+use crate::process::{cargo, number_of, run};
 use crate::setup;
 use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 const MINUTES: u64 = 10;
@@ -33,10 +33,7 @@ impl Options {
         let mut options = Options { minutes: MINUTES, seed: SEED };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
-            let mut number = || -> Result<u64> {
-                let text = args.next().with_context(|| format!("`{arg}` wants a number"))?;
-                text.parse().with_context(|| format!("`{arg} {text}`: no number"))
-            };
+            let mut number = || number_of(arg, args.next());
             match arg.as_str() {
                 "--minutes" => options.minutes = number()?,
                 "--seed" => options.seed = number()?,

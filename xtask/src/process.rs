@@ -102,6 +102,12 @@ fn cannot_start(command: &Command) -> String {
     format!("cannot start `{}`", command.get_program().to_string_lossy())
 }
 
+/// The number that an option of a command is given.
+pub(crate) fn number_of(option: &str, text: Option<&String>) -> Result<u64> {
+    let text = text.with_context(|| format!("`{option}` wants a number"))?;
+    text.parse().with_context(|| format!("`{option} {text}`: no number"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,10 @@
 //! `cargo xtask schedules`: every operation file and every kernel of kimi-k3-mini and of the specialised path under
 //! many schedules on the emulator.
 
-use crate::process::{cargo, run};
+use crate::process::{cargo, number_of, run};
 use crate::setup;
 use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::process::ExitCode;
 
 const COUNT: u64 = 1000;
@@ -39,10 +39,7 @@ impl Options {
         let mut options = Options { count: COUNT, seed: SEED, word: None };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
-            let mut number = || -> Result<u64> {
-                let text = args.next().with_context(|| format!("`{arg}` wants a number"))?;
-                text.parse().with_context(|| format!("`{arg} {text}`: no number"))
-            };
+            let mut number = || number_of(arg, args.next());
             match arg.as_str() {
                 "--count" => options.count = number()?,
                 "--seed" => options.seed = number()?,
