@@ -67,7 +67,10 @@ pub fn memory(kernel: &Kernel) -> Memory {
 
 /// True where anything of a launch may come in more than one order.
 pub fn has_a_choice(kernel: &Kernel) -> bool {
-    let counts = kernel.params.iter().any(|param| param.words == Some(Words::Counter));
+    let counts = kernel
+        .params
+        .iter()
+        .any(|param| matches!(param.words, Some(Words::Counter | Words::Raised)));
     kernel.launch.world.is_some()
         || kernel.launch.cluster != [1, 1, 1]
         || !kernel.roles.is_empty()

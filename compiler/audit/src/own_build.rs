@@ -46,9 +46,9 @@ pub struct KernelObligations {
     pub arrivals: Vec<u32>,
     /// Atomic operations whose order with others does not matter.
     pub updates: Vec<u32>,
-    /// The signals to other ranks: a reduction with release.
+    /// The signals to other ranks or CTAs: a reduction with release.
     pub signals: Vec<u32>,
-    /// The waits for signals of other ranks: a load with acquire that its own branch repeats.
+    /// The waits for signals of other ranks or CTAs: a load with acquire that its own branch repeats.
     pub awaits: Vec<u32>,
     /// Loads that every path reaches through such a wait only.
     pub awaited: Vec<LoadLine>,
@@ -359,7 +359,7 @@ fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     for &line in &stage.duties.awaits {
         let found = nodes(stage, is_await, Some(line));
         if found.is_empty() {
-            let message = format!("a wait for other ranks is not in the {place}");
+            let message = format!("a wait for signals is not in the {place}");
             judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
         }
         waits.extend(found);

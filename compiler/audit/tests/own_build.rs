@@ -14,6 +14,7 @@ use support::tools;
 
 const W: u32 = 0;
 const X: u32 = 1;
+const Y: u32 = 2;
 
 /// A kernel with `.loc` lines: 3 reads weights, 5 waits, 6 reads activations, 8 lets the next grid start.
 fn kernel(name: &str, body: &str) -> String {
@@ -175,6 +176,41 @@ fn an_arrival_is_a_fence_an_atomic_and_a_fence() {
         assert_eq!(found, 2, "in the PTX and in the machine code: {text}");
         assert!(text.contains(&format!("{missing} of `arrive.last`")), "{text}");
     }
+}
+
+#[test]
+fn what_other_ctas_have_stored_is_loaded_behind_the_wait_for_their_signals() {
+    const SIGNAL: &str = ".loc 1 10 0\nred.release.gpu.global.add.u32 [%rd3+4096], 1;\n";
+    const AWAIT: &str = ".loc 1 11 0\nlook:\nld.acquire.gpu.global.u32 %r2, [%rd3+4096];\n\
+                         sub.s32 %r2, %r2, 8;\nsetp.lt.s32 %p1, %r2, 0;\n@%p1 bra look;\nbar.sync 0;\n";
+    const SHARED: &str = ".loc 1 12 0\nld.global.b32 %f2, [%rd7+8192];\n";
+    let body =
+        |parts: &[&str]| [WEIGHTS, WAIT, ACTIVATIONS, &parts.concat(), PRODUCT, LAUNCH].concat();
+    let kernels = [
+        kernel("behind", &body(&[SIGNAL, AWAIT, SHARED])),
+        kernel("ahead", &body(&[SIGNAL, SHARED, AWAIT])),
+        kernel("no_signal", &body(&[AWAIT, SHARED])),
+        kernel("no_wait", &body(&[SIGNAL, SHARED])),
+    ];
+    let ptx = module(&kernels);
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(&ptx, &options).unwrap();
+    let meeting = |name: &&str| KernelObligations {
+        after: Vec::new(),
+        signals: vec![10],
+        awaits: vec![11],
+        awaited: vec![LoadLine { line: 12, param: Y }],
+        ..duties(name)
+    };
+    let names = ["behind", "ahead", "no_signal", "no_wait"];
+    let obligations = Obligations { kernels: names.iter().map(meeting).collect() };
+    let report = check_build(&ptx, &cubin, &obligations, &tools);
+    let text = report.to_text("k");
+    assert!(codes(&report, "behind").is_empty(), "{text}");
+    assert_eq!(codes(&report, "ahead"), [Code::Moved, Code::Early], "{text}");
+    assert_eq!(codes(&report, "no_signal"), [Code::MissingSync], "{text}");
+    assert_eq!(codes(&report, "no_wait"), [Code::Moved, Code::Early, Code::MissingSync], "{text}");
 }
 
 #[test]

@@ -114,18 +114,37 @@ pub(crate) fn address_of_rank() -> Asm {
 }
 
 /// Raises a word, after all that the thread did before, or had met in a barrier.
-pub(crate) fn signal() -> Asm {
-    Asm::effect("red.release.sys.global.add.u32 [$0], $1;", "l,r")
+pub(crate) fn signal(scope: SyncScope) -> Asm {
+    Asm::effect(&format!("red.release.{}.global.add.u32 [$0], $1;", scope.name()), "l,r")
 }
 
 /// Waits until the word at an address has reached a value, as a signed difference. One piece, so that nothing comes
 /// between the rounds; label and registers belong to its braces.
-pub(crate) fn wait_for() -> Asm {
-    Asm::effect(
-        "{\n\t.reg .pred again;\n\t.reg .b32 word;\nlook:\n\tld.acquire.sys.global.u32 word, [$0];\n\t\
-         sub.s32 word, word, $1;\n\tsetp.lt.s32 again, word, 0;\n\t@again bra look;\n\t}",
-        "l,r",
-    )
+pub(crate) fn wait_for(scope: SyncScope) -> Asm {
+    let scope = scope.name();
+    let template = format!(
+        "{{\n\t.reg .pred again;\n\t.reg .b32 word;\nlook:\n\tld.acquire.{scope}.global.u32 word, [$0];\n\t\
+         sub.s32 word, word, $1;\n\tsetp.lt.s32 again, word, 0;\n\t@again bra look;\n\t}}"
+    );
+    Asm::effect(&template, "l,r")
+}
+
+/// Who sees a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SyncScope {
+    /// All threads of the device.
+    Device,
+    /// All threads of all devices.
+    System,
+}
+
+impl SyncScope {
+    fn name(self) -> &'static str {
+        match self {
+            SyncScope::Device => "gpu",
+            SyncScope::System => "sys",
+        }
+    }
 }
 
 /// The type that an atomic names, and the register that holds it.

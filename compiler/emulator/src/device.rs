@@ -29,7 +29,7 @@ use kernel_ir::device::{
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Barrier, BarrierId, Literal, ParamId};
+use kernel_ir::kernel::{Barrier, BarrierId, Literal, ParamId, Words};
 use kernel_ir::ops::elements::literal_code;
 use kernel_ir::ops::eval::EvalError;
 use kernel_ir::ops::{BinaryOp, Elements, ReduceOp, convert, eval};
@@ -78,7 +78,8 @@ pub fn run_device(
 
 /// What the CTAs have to do with each other.
 fn meets(kernel: &DeviceKernel) -> Meets {
-    if takes_turns(&kernel.body) {
+    let waits = kernel.params.iter().any(|param| param.words == Some(Words::Raised));
+    if waits || takes_turns(&kernel.body) {
         return Meets::Waits;
     }
     let counts = kernel.params.iter().any(|param| param.counts_arrivals());

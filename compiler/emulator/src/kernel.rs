@@ -21,7 +21,7 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{
-    Kernel, Op, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word,
+    Kernel, Op, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word, Words,
 };
 use kernel_ir::ops::contract::Contraction;
 use kernel_ir::ops::{AtomicOp, Elements};
@@ -92,7 +92,8 @@ pub(crate) fn run_prepared(
 
 /// What the CTAs have to do with each other.
 fn meets(kernel: &Kernel) -> Meets {
-    if takes_turns(&kernel.body) {
+    let waits = kernel.params.iter().any(|param| param.words == Some(Words::Raised));
+    if waits || takes_turns(&kernel.body) {
         return Meets::Waits;
     }
     let counts = kernel.params.iter().any(|param| param.counts_arrivals());
@@ -215,7 +216,7 @@ impl<'k> Machine<'k> {
                 self.view.meet();
             }
             StmtKind::Signal(signal) => self.signal(signal)?,
-            StmtKind::Await(wait) => self.wait_for(wait)?,
+            StmtKind::Await(wait) => self.wait_for(wait, stmt.span)?,
             StmtKind::Warpgroup(op) => self.warpgroup(op, stmt.span)?,
             StmtKind::Tensor(op) => self.tensor(op, stmt.span)?,
             // Which of its threads did what in shared memory is not followed here.

@@ -270,10 +270,10 @@ pub(crate) fn fill_missing(
             })
         };
         memory.arguments[id] = match param.access {
-            // Counters and flags start at zero, and so do the epochs that flags count, and events.
+            // Counters and flags start at zero, and so do the epochs that count what raises them, and events.
             _ if param.words == Some(Words::Counter)
                 || param.name == trace::PARAM
-                || (param.words.is_some() && params.iter().any(Param::is_flag)) =>
+                || (param.words.is_some() && params.iter().any(Param::is_raised)) =>
             {
                 let len = buffer_len(param, params, memory)?;
                 Argument::Buffer(Buffer::from_codes(param.dtype, &vec![0; len]))

@@ -410,19 +410,19 @@ pub enum DeviceOp {
     /// that have ended count as met.
     ClusterBarrier,
     /// Raises a u32 word of a buffer on a rank, after all that the thread did, or met in a barrier, before: release,
-    /// for all threads of all devices.
+    /// for all threads of all devices; or a word that the CTAs of the grid share, for all threads of the device.
     Signal {
         /// The flags.
         param: ParamId,
-        /// Register with the rank (i32): fragment and element.
-        rank: (FragId, u32),
+        /// Register with the rank (i32): fragment and element; none for a word of the grid.
+        rank: Option<(FragId, u32)>,
         /// The place of the word: one element.
         at: Vector,
         /// By how much.
         add: u32,
     },
     /// Waits until a u32 word of the own rank has reached a value, as a signed difference: acquire, for all threads of
-    /// all devices.
+    /// all devices; of a counter, for all threads of the device.
     Await {
         /// The flags.
         param: ParamId,

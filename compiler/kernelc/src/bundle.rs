@@ -77,6 +77,7 @@ pub fn artefact(
             registers: product.usage.registers,
             spill_bytes: product.spill_bytes(),
             launches_next: kernel.launch.pdl.is_producer(),
+            resident: kernel.launch.resident,
         },
         audit: match product.report.verdict {
             Verdict::Clean => AuditVerdict::Clean,

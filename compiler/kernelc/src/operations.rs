@@ -1,11 +1,14 @@
 //! What each `.loc` line of a kernel's PTX stands for, and what follows from it for the audit.
 
+use std::collections::BTreeSet;
+
 use kernel_abi::Access;
 use kernel_abi::plan::Signature;
 use kernel_audit::{KernelObligations, LoadLine, Obligations};
 use kernel_dsl::source::SourceMap;
-use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
+use kernel_ir::device::{DeviceKernel, LocId, OpRole, WaitOrder};
 use kernel_ir::index::Id;
+use kernel_ir::kernel::{ParamId, Words};
 use serde::{Deserialize, Serialize};
 
 /// One line of the operation list: what `.loc` line `line` of the PTX stands for.
@@ -25,6 +28,13 @@ pub struct Operation {
     pub param: Option<String>,
     /// The side of `grid_wait` that the source has it on.
     pub order: Option<Side>,
+    /// It touches what this kernel changes, behind a wait for signals of other CTAs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub awaited: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What an operation is to the memory-order checks.
@@ -57,10 +67,10 @@ pub enum Role {
     /// The choice on an arrival.
     #[serde(rename = "last arriver")]
     LastArriver,
-    /// A signal to other ranks.
+    /// A signal to other ranks or CTAs.
     #[serde(rename = "signal")]
     Signal,
-    /// A wait for signals of other ranks.
+    /// A wait for signals of other ranks or CTAs.
     #[serde(rename = "await")]
     Await,
 }
@@ -81,6 +91,7 @@ pub enum Side {
 
 /// The operation list of a kernel.
 pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> {
+    let (wait, changed) = (first_wait(kernel), changed(kernel));
     kernel
         .locs
         .iter_enumerated()
@@ -112,9 +123,35 @@ pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> 
                     WaitOrder::After => Side::After,
                     WaitOrder::Mixed => Side::Mixed,
                 }),
+                awaited: access.is_some_and(|(param, _)| changed.contains(&param))
+                    && wait.is_some_and(|wait| id > wait),
             }
         })
         .collect()
+}
+
+/// The first wait for signals of other CTAs. Every path has it, and operations are numbered in their order.
+fn first_wait(kernel: &DeviceKernel) -> Option<LocId> {
+    let is_raised = |param: ParamId| kernel.params[param].words == Some(Words::Raised);
+    let is_wait = |role| matches!(role, OpRole::Await { param } if is_raised(param));
+    kernel.locs.iter_enumerated().find(|(_, loc)| is_wait(loc.role)).map(|(id, _)| id)
+}
+
+/// The buffers that the kernel itself changes.
+fn changed(kernel: &DeviceKernel) -> BTreeSet<ParamId> {
+    let of_role = |role| match role {
+        OpRole::Store { param, .. } | OpRole::Update { param, .. } => Some(param),
+        OpRole::Compute
+        | OpRole::Load { .. }
+        | OpRole::Prefetch { .. }
+        | OpRole::GridWait
+        | OpRole::GridLaunch
+        | OpRole::Arrive { .. }
+        | OpRole::LastArriver { .. }
+        | OpRole::Signal { .. }
+        | OpRole::Await { .. } => None,
+    };
+    kernel.locs.iter().filter_map(|loc| of_role(loc.role)).collect()
 }
 
 /// What the audit calls the tensor map of a buffer.
@@ -148,7 +185,7 @@ pub fn obligations(
                 let Some(param) = found else { continue };
                 let fixed = duties.params[param].1 == Access::Static;
                 let load = LoadLine { line, param: param as u32 };
-                if duties.params[param].1 == Access::Peer {
+                if operation.awaited || duties.params[param].1 == Access::Peer {
                     duties.awaited.push(load);
                 }
                 match operation.order {

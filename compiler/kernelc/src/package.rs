@@ -113,6 +113,13 @@ pub struct LaunchEntry {
     pub waits_for_previous: bool,
     /// The kernel lets its successor start early.
     pub launches_next: bool,
+    /// All CTAs have to be on the device at once, since they wait for others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub resident: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A parameter of a compiled kernel.
@@ -170,6 +177,7 @@ pub fn manifest_entry(
             dynamic_shared_bytes: built.device.shared_bytes,
             waits_for_previous: kernel.launch.pdl.is_consumer(),
             launches_next: kernel.launch.pdl.is_producer(),
+            resident: kernel.launch.resident,
         },
         params: kernel.params.iter().map(|p| param_entry(kernel, p)).collect(),
         maps: kernel_emulator::signature(kernel).maps,

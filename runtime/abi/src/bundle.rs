@@ -109,6 +109,13 @@ pub struct LaunchSpec {
     /// The kernel lets its successor start early. Whether it may itself start before its predecessor has ended stands
     /// in [`Signature::starts_early`].
     pub launches_next: bool,
+    /// Its CTAs wait for each other, or for those of other ranks: all of them have to be on the device at once.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub resident: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What a bundle says of a kernel.

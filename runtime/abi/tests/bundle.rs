@@ -64,6 +64,7 @@ fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) 
             registers: 40,
             spill_bytes: 0,
             launches_next: true,
+            resident: false,
         },
         audit: AuditVerdict::Clean,
         kernel_ir: "0a".repeat(32),

@@ -151,14 +151,18 @@ impl Kernel {
             is_compiled_here,
             "loaded a kernel"
         );
-        Ok(Kernel {
+        let kernel = Kernel {
             name: name.clone(),
             function: Arc::new(function),
             signature: image.signature.clone(),
             shape: image.shape,
             registers,
             is_compiled_here,
-        })
+        };
+        if kernel.shape.resident {
+            kernel.shape.check_room(name, kernel.ctas_at_once(device.info())?)?;
+        }
+        Ok(kernel)
     }
 
     /// With its bindings.
@@ -192,6 +196,11 @@ impl Kernel {
     /// The device was lost.
     pub fn ctas_at_once(&self, device: &DeviceInfo) -> Result<u64, RuntimeError> {
         let shape = &self.shape;
+        if let Some(cluster) = shape.cluster {
+            let clusters = self.function.clusters_at_once(shape, cluster)?;
+            let of_one = cluster.iter().map(|&ctas| u64::from(ctas)).product::<u64>();
+            return Ok(u64::from(clusters) * of_one);
+        }
         let of_one = self.function.ctas_at_once(shape.threads, shape.dynamic_shared_bytes)?;
         Ok(u64::from(of_one) * u64::from(device.multiprocessors))
     }

@@ -23,6 +23,8 @@ pub struct LaunchShape {
     pub dynamic_shared_bytes: u32,
     /// CTAs of a cluster along x, y, z.
     pub cluster: Option<[u32; 3]>,
+    /// All CTAs have to be on the device at once, since they wait for others.
+    pub resident: bool,
 }
 
 impl From<LaunchSpec> for LaunchShape {
@@ -32,6 +34,7 @@ impl From<LaunchSpec> for LaunchShape {
             threads: spec.threads,
             dynamic_shared_bytes: spec.dynamic_shared_bytes,
             cluster: (spec.cluster != [1; 3]).then_some(spec.cluster),
+            resident: spec.resident,
         }
     }
 }
@@ -80,6 +83,19 @@ impl LaunchShape {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a grid whose CTAs wait for others where a device has only `room` of them at once: none of those would end.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn check_room(&self, kernel: &str, room: u64) -> Result<(), RuntimeError> {
+        let ctas: u128 = self.grid.iter().map(|&extent| u128::from(extent)).product();
+        if !self.resident || ctas <= u128::from(room) {
+            return Ok(());
+        }
+        let fault = format!("{ctas} CTAs that wait for others, and the device has {room} at once");
+        Err(RuntimeError::Shape { kernel: kernel.to_owned(), fault })
     }
 }
 
@@ -382,6 +398,7 @@ mod tests {
             threads: 128,
             dynamic_shared_bytes: 200 << 10,
             cluster: Some([2, 1, 1]),
+            resident: false,
         };
         right.check("gemv", &device, 1024, 256).unwrap();
         let refused = |shape: LaunchShape| {
@@ -396,5 +413,23 @@ mod tests {
         assert!(refused(much).contains("bytes of shared memory, of 232448 at most"));
         assert!(refused(LaunchShape { cluster: Some([3, 1, 1]), ..right }).contains("no multiple"));
         assert!(refused(LaunchShape { cluster: Some([4, 4, 1]), ..right }).contains("16 CTAs"));
+    }
+
+    #[test]
+    fn ctas_that_wait_for_each_other_are_there_at_once() {
+        let waits = LaunchShape {
+            grid: [8, 2, 1],
+            threads: 128,
+            dynamic_shared_bytes: 0,
+            cluster: None,
+            resident: true,
+        };
+        waits.check_room("fold", 16).unwrap();
+        let error = waits.check_room("fold", 15).unwrap_err();
+        assert_eq!(error.code().name(), "R0306");
+        assert!(error.to_string().contains("16 CTAs that wait for others"), "{error}");
+        LaunchShape { resident: false, ..waits }.check_room("fold", 15).unwrap();
+        let most = LaunchShape { grid: GRID, ..waits };
+        most.check_room("fold", u64::MAX).unwrap();
     }
 }

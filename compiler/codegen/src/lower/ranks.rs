@@ -6,12 +6,12 @@
 use kernel_abi::DType;
 use kernel_ir::device::{FragId, Place, Vector};
 use kernel_ir::index::Id;
-use kernel_ir::kernel::{ParamId, RANK};
+use kernel_ir::kernel::{Param, ParamId, RANK};
 use melior::ir::Value;
 
 use super::memory::Region;
 use super::{Lowered, Lowering, refuse};
-use crate::mnemonic::{self, Space};
+use crate::mnemonic::{self, Space, SyncScope};
 
 /// Bytes of an address.
 const ADDRESS_BYTES: i64 = 8;
@@ -45,15 +45,20 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     pub(super) fn signal(
         &self,
         param: ParamId,
-        (frag, element): (FragId, u32),
+        rank: Option<(FragId, u32)>,
         at: &Vector,
         add: u32,
     ) -> Lowered<()> {
-        let region = self.memory_of(param, self.element(frag, element)?)?;
+        let (region, scope) = match rank {
+            Some((frag, element)) => {
+                (self.memory_of(param, self.element(frag, element)?)?, SyncScope::System)
+            }
+            None => (self.region(&Place::Global(param))?, SyncScope::Device),
+        };
         self.is_word(&region, at)?;
         let add = self.build.int(self.build.types.i32, i64::from(add as i32));
         let address = self.address(&region, at)?;
-        self.build.effect(&mnemonic::signal(), &[address, add]);
+        self.build.effect(&mnemonic::signal(scope), &[address, add]);
         Ok(())
     }
 
@@ -61,7 +66,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let region = self.region(&Place::Global(param))?;
         self.is_word(&region, at)?;
         let operands = [self.address(&region, at)?, self.element(until, 0)?];
-        self.build.effect(&mnemonic::wait_for(), &operands);
+        let is_flag = self.kernel.params.get(param).is_some_and(Param::is_flag);
+        let scope = if is_flag { SyncScope::System } else { SyncScope::Device };
+        self.build.effect(&mnemonic::wait_for(scope), &operands);
         Ok(())
     }
 

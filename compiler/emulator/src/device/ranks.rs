@@ -40,13 +40,16 @@ impl Machine<'_> {
     pub(super) fn signal(
         &self,
         param: ParamId,
-        (frag, element): (FragId, u32),
+        rank: Option<(FragId, u32)>,
         at: &Vector,
         add: u32,
         loc: LocId,
     ) -> Result<(), EmuError> {
         for t in (0..self.threads).filter(|&t| self.is_active(t)) {
-            let rank = i64::from(self.code(frag, element, t, loc)? as u32 as i32);
+            let rank = match rank {
+                Some((frag, element)) => i64::from(self.code(frag, element, t, loc)? as u32 as i32),
+                None => 0,
+            };
             let start = self.start(at, t, loc)?;
             let raised = self.view.signal((param, rank), start, add, self.span(loc));
             raised.map_err(|error| error.thread(t))?;

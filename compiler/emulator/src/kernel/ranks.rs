@@ -1,5 +1,6 @@
 //! Several ranks: what other ranks are told, and what is waited for.
 
+use kernel_dsl::source::Span;
 use kernel_ir::kernel::{Await, Extent, Kernel, ParamId, Signal, ValueId};
 
 use super::smem::SharedTiles;
@@ -58,7 +59,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn wait_for(&mut self, wait: &Await) -> Result<(), EmuError> {
+    pub(super) fn wait_for(&mut self, wait: &Await, span: Span) -> Result<(), EmuError> {
         let extents = &self.kernel.params[wait.param].shape;
         let words = match wait.each().and_then(|axis| extents.get(axis)) {
             Some(Extent::Const(words)) => i64::from(*words),
@@ -67,7 +68,7 @@ impl Machine<'_> {
         let until = self.code(wait.until) as u32;
         for word in 0..words {
             let at = self.flag(wait.param, &wait.index, word);
-            self.view.wait_for(wait.param, at, until, wait.span)?;
+            self.view.wait_for(wait.param, at, until, span)?;
         }
         self.view.meet();
         Ok(())

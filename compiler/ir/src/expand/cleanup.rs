@@ -44,7 +44,7 @@ pub(crate) fn each_read(op: &DeviceOp, mut see: impl FnMut(FragId)) {
             each_address(std::slice::from_ref(at), see);
         }
         DeviceOp::Signal { rank, at, .. } => {
-            see(rank.0);
+            rank.iter().for_each(|(frag, _)| see(*frag));
             each_address(std::slice::from_ref(at), see);
         }
         DeviceOp::Await { at, until, .. } => {

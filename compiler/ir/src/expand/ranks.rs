@@ -17,11 +17,15 @@ impl Expander<'_> {
         let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
         let world = self.kernel.launch.world.unwrap_or(1);
         let (param, add) = (signal.param, signal.add);
+        if !self.kernel.params[param].is_flag() {
+            let at = self.flag(param, &index, &Linear::default());
+            return self.in_first_lanes(1, DeviceOp::Signal { param, rank: None, at, add });
+        }
         if let Some(to) = signal.to {
             let to = self.integer(to);
             let at = self.flag(param, &index, &Linear::default());
             let rank = self.b.materialize(&to, DType::I32);
-            let op = DeviceOp::Signal { param, rank, at, add };
+            let op = DeviceOp::Signal { param, rank: Some(rank), at, add };
             if self.b.is_elected() {
                 self.b.emit(op);
             } else {
@@ -35,14 +39,14 @@ impl Expander<'_> {
                 let rank = Linear::constant(i64::from(number));
                 let at = self.flag(param, &index, &rank);
                 let rank = self.b.materialize(&rank, DType::I32);
-                self.b.emit(DeviceOp::Signal { param, rank, at, add });
+                self.b.emit(DeviceOp::Signal { param, rank: Some(rank), at, add });
             }
             return;
         }
         let lane = self.lane();
         let rank = self.b.materialize(&lane, DType::I32);
         let at = self.flag(signal.param, &index, &lane);
-        self.in_first_lanes(world, DeviceOp::Signal { param, rank, at, add });
+        self.in_first_lanes(world, DeviceOp::Signal { param, rank: Some(rank), at, add });
     }
 
     /// Lane r of the first warp waits for word r, and all threads meet.

@@ -215,13 +215,17 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::Pipe(op) => pipe(device, op, order),
         DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
         DeviceOp::Signal { param, rank, at, add } => {
-            let place = Place::Peer { param: *param, rank: *rank };
+            let (place, scope) = match rank {
+                Some(rank) => (Place::Peer { param: *param, rank: *rank }, "sys"),
+                None => (Place::Global(*param), "gpu"),
+            };
             let place = places(device, &place, std::slice::from_ref(at));
-            format!("signal {place} add {add} release sys")
+            format!("signal {place} add {add} release {scope}")
         }
         DeviceOp::Await { param, at, until } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
-            format!("await {place} until {until} acquire sys")
+            let scope = if device.params[*param].is_flag() { "sys" } else { "gpu" };
+            format!("await {place} until {until} acquire {scope}")
         }
         DeviceOp::Atomic { dst, param, at, change } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));

@@ -80,7 +80,7 @@ impl<'a> Lower<'a> {
         match named.entity.clone() {
             Entity::Buffer(buffer) => {
                 if let Memory::Param(id) = buffer.memory
-                    && let Some(words @ (Words::Counter | Words::Flag)) =
+                    && let Some(words @ (Words::Counter | Words::Raised | Words::Flag)) =
                         self.kernel.params[id].words
                 {
                     let declared = self.kernel.params[id].span;

@@ -16,7 +16,7 @@ use super::report::{Outcome, Refused};
 use super::scope::{Buffer, Entity, Memory};
 use crate::kernel::{
     self, Contract, ContractBound, Extent, Literal, MAX_WORLD, Op, Param, ParamId, RANK, StmtKind,
-    Storage, ValueId, Words,
+    Storage, ValueId,
 };
 use crate::ops::BinaryOp;
 
@@ -181,6 +181,9 @@ impl<'a> Lower<'a> {
 
     /// `signal f@peer(*)[i, rank] add n order release scope sys;`
     pub(super) fn signal(&mut self, signal: &'a Signal, span: Span) -> Outcome<()> {
+        if self.names_counter(&signal.flag) {
+            return self.signal_counter(signal, span);
+        }
         let (param, reference, indices) = self.flag(&signal.flag)?;
         let to = match reference.at.as_slice() {
             [at] => match &at.kind {
@@ -228,6 +231,9 @@ impl<'a> Lower<'a> {
 
     /// `await f[i, each] until v order acquire scope sys;`
     pub(super) fn wait_for(&mut self, wait: &'a Await, span: Span) -> Outcome<()> {
+        if self.names_counter(&wait.flag) {
+            return self.wait_for_counter(wait, span);
+        }
         let (param, reference, indices) = self.flag(&wait.flag)?;
         if let Some(at) = reference.at.first() {
             return Err(self.error(misuse(
@@ -307,9 +313,6 @@ impl<'a> Lower<'a> {
             }
         };
         let declared = &self.kernel.params[param];
-        if declared.words == Some(Words::Counter) {
-            return Err(self.not_built(e.span, "`signal` and `await` of a counter"));
-        }
         if !declared.is_flag() {
             let span = declared.span;
             return Err(self.error(word_mistake("flag", &name, base.span, span)));

@@ -21,12 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
-use super::scalars::{Facts, Knowledge};
+use super::ranks::sharers;
+use super::scalars::{Facts, Form, Knowledge};
 use crate::distribution::Distribution;
-use crate::kernel::{Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId};
+use crate::kernel::{
+    Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Words,
+};
 use crate::ops::AtomicOp;
 use ctas::Owners;
-use meetings::{Seen, Store};
+use meetings::{Seen, Sharing, Store};
 use place::Place;
 
 /// Accesses of one buffer that are remembered since the last `sync`.
@@ -54,6 +57,8 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         beside: Vec::new(),
         in_role: false,
         in_loop: false,
+        depth: 0,
+        words: Vec::new(),
         tickets: Vec::new(),
         reported: BTreeSet::new(),
         seen: BTreeMap::new(),
@@ -93,6 +98,10 @@ struct Walk<'a> {
     beside: Vec<Place>,
     in_role: bool,
     in_loop: bool,
+    /// Loops, choices and roles around this place.
+    depth: u32,
+    /// Words of counters that signals raise, and along which axes of the grid CTAs have their own.
+    words: Vec<(ParamId, Form, [u32; 3])>,
     /// Variables of the work lists around this place.
     tickets: Vec<ValueId>,
     reported: BTreeSet<(Span, Span)>,
@@ -110,7 +119,9 @@ impl<'a> Walk<'a> {
     fn under(&mut self, facts: Facts, body: &'a [Stmt]) {
         let depth = self.facts.len();
         self.facts.extend(facts);
+        self.depth += 1;
         self.block(body);
+        self.depth -= 1;
         self.facts.truncate(depth);
     }
 
@@ -130,7 +141,25 @@ impl<'a> Walk<'a> {
                 self.touch(source, Does::Read, None)
             }
             StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, Does::Write, None),
-            StmtKind::Sync | StmtKind::Await(_) | StmtKind::SyncRole => self.meet(),
+            StmtKind::Sync => {
+                self.meet();
+                if self.depth == 0 {
+                    self.seen.values_mut().for_each(Seen::publish);
+                }
+            }
+            StmtKind::SyncRole => self.meet(),
+            StmtKind::Await(wait) => {
+                self.meet();
+                let index = wait.index.first().copied().flatten();
+                if let Some(word) = self.word(wait.param, index) {
+                    self.seen.values_mut().for_each(|seen| seen.hear(word));
+                }
+            }
+            StmtKind::Signal(signal) => {
+                if let Some(word) = self.word(signal.param, signal.index.first().copied()) {
+                    self.seen.values_mut().for_each(|seen| seen.signal(word));
+                }
+            }
             StmtKind::SyncCluster => {
                 self.meet();
                 // What stands ahead of it in a loop comes again behind it.
@@ -141,7 +170,7 @@ impl<'a> Walk<'a> {
             StmtKind::Role { body, .. } => {
                 self.outside.clone_from(&self.recent);
                 self.in_role = true;
-                self.block(body);
+                self.under(Facts::new(), body);
                 self.in_role = false;
                 let before = std::mem::take(&mut self.outside);
                 let own = std::mem::replace(&mut self.recent, before);
@@ -181,7 +210,6 @@ impl<'a> Walk<'a> {
                 }
             }
             StmtKind::SetVar { .. }
-            | StmtKind::Signal(_)
             | StmtKind::Pipe(_)
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
@@ -196,6 +224,21 @@ impl<'a> Walk<'a> {
             | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
         }
+    }
+
+    /// The number of a word of a counter that signals raise, where it is raised on every path.
+    fn word(&mut self, param: ParamId, index: Option<ValueId>) -> Option<usize> {
+        if self.depth > 0 || self.kernel.params[param].words != Some(Words::Raised) {
+            return None;
+        }
+        let form = self.known.form(index?);
+        let same = |(other, known, _): &(ParamId, Form, _)| *other == param && *known == form;
+        if let Some(number) = self.words.iter().position(same) {
+            return Some(number);
+        }
+        let own = sharers(&self.known, &form, self.kernel.launch.grid)?;
+        self.words.push((param, form, own));
+        Some(self.words.len() - 1)
     }
 
     /// Rounds that each begin with a meeting, as does the end.
@@ -268,13 +311,17 @@ impl<'a> Walk<'a> {
                 self.report_rounds(&place);
             }
             let seen = self.seen.entry(param).or_default();
+            // A copy goes on behind its statement; an atomic with a result does not.
+            let late = spread.is_none() && !matches!(does, Does::Change(_));
             if is_store {
                 // What the last to arrive does comes after what all others have changed.
-                let is_last = self.is_last && !unmet;
-                let in_list = !self.tickets.is_empty();
-                seen.store(Store::new(owners, place.span, does, is_last, in_list));
+                let store = Store::new(owners, place.span, does)
+                    .late(late)
+                    .by_last(self.is_last && !unmet)
+                    .in_list(!self.tickets.is_empty());
+                seen.store(store);
             } else {
-                seen.load(owners, place.span, spread.is_none());
+                seen.load(owners, place.span, late);
             }
         }
         self.remember(place);
@@ -355,9 +402,11 @@ impl<'a> Walk<'a> {
     /// Loads of what other CTAs may store, stores to what they or other rounds may store or change, and changes by
     /// several operations.
     fn report_shared(&mut self) {
+        let words: Vec<[u32; 3]> = self.words.iter().map(|(_, _, own)| *own).collect();
+        let sharing = Sharing { launch: &self.kernel.launch, words: &words, pairs: MAX_PAIRS };
         for (id, seen) in std::mem::take(&mut self.seen) {
             let param = &self.kernel.params[id];
-            for (later, earlier) in seen.mixed(&self.kernel.launch, MAX_PAIRS) {
+            for (later, earlier) in seen.mixed(&sharing) {
                 self.sink.push(
                     Diagnostic::error(
                         Code::E0116,
@@ -369,7 +418,7 @@ impl<'a> Walk<'a> {
                     .help("what is left depends on which comes first: let an earlier kernel do one of them, or the last CTA: `if arrive.last c[i] of n { … }`"),
                 );
             }
-            for (later, earlier) in seen.rounds(&self.kernel.launch, MAX_PAIRS) {
+            for (later, earlier) in seen.rounds(&sharing) {
                 self.sink.push(
                     Diagnostic::error(
                         Code::E0172,
@@ -381,7 +430,7 @@ impl<'a> Walk<'a> {
                     .help("let both stores lie at the same places of a round, or in another buffer"),
                 );
             }
-            for (store, change) in seen.changed(&self.kernel.launch, MAX_PAIRS) {
+            for (store, change) in seen.changed(&sharing) {
                 self.sink.push(
                     Diagnostic::error(
                         Code::E0116,
@@ -393,7 +442,7 @@ impl<'a> Walk<'a> {
                     .help("let an earlier kernel clear it, or the last CTA: `if arrive.last c[i] of n { … }`"),
                 );
             }
-            for (load, store) in seen.shared(&self.kernel.launch, MAX_PAIRS) {
+            for (load, store) in seen.shared(&sharing) {
                 self.sink.push(
                     Diagnostic::error(
                         Code::E0116,

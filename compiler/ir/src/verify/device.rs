@@ -153,8 +153,10 @@ impl Structure<'_> {
             DeviceOp::SetSlot { slot, x } => {
                 self.args(loc, self.kernel.slots[*slot].len, &[x]);
             }
-            DeviceOp::Signal { rank: (frag, index), at, .. } => {
-                self.element(loc, *frag, *index);
+            DeviceOp::Signal { rank, at, .. } => {
+                if let Some((frag, index)) = rank {
+                    self.element(loc, *frag, *index);
+                }
                 self.vector_registers(loc, at);
             }
             DeviceOp::Await { at, until, .. } => {

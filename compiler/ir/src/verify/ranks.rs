@@ -13,6 +13,7 @@
 //! the one that tells it. On a cycle of L ranks a rank that has ended launch t - 1 knows that the rank it stores to has
 //! ended launch t - L: each of the L - 1 ranks between has waited for the one before it. So a ring has L slots at least.
 
+mod grid;
 mod partner;
 mod protocol;
 
@@ -21,13 +22,23 @@ use std::collections::BTreeMap;
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
-use super::scalars::{Facts, Knowledge};
+use super::buffers::tell_apart;
+use super::scalars::{Facts, Form, Knowledge, Symbol};
+pub(super) use grid::sharers;
+
 use crate::kernel::{
-    Await, Kernel, Op, ParamId, RoleId, Signal, Stmt, StmtKind, Storage, TileAccess, ValueId,
+    Await, AxisIndex, Kernel, Op, ParamId, RoleId, Signal, Stmt, StmtKind, Storage, TileAccess,
+    ValueId, Word, Words,
 };
+use crate::ops::BinaryOp;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
-    let Some(world) = kernel.launch.world else { return };
+    let raised = kernel.params.iter().any(|param| param.words == Some(Words::Raised));
+    let world = match kernel.launch.world {
+        Some(world) => world,
+        None if raised => 1,
+        None => return,
+    };
     let mut survey = Survey {
         known: Knowledge::new(kernel),
         world,
@@ -40,13 +51,18 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         syncs: Vec::new(),
         signals: Vec::new(),
         awaits: Vec::new(),
+        advances: Vec::new(),
         stores: Vec::new(),
         loads: Vec::new(),
     };
     survey.block(&kernel.body);
-    survey.published(kernel, sink);
-    survey.awaited(kernel, sink);
-    protocol::check(kernel, &survey, sink);
+    if raised {
+        grid::check(kernel, &survey, sink);
+    } else {
+        survey.published(kernel, sink);
+        survey.awaited(kernel, sink);
+        protocol::check(kernel, &survey, sink);
+    }
     if !kernel.launch.resident
         && let Some((_, wait)) = survey.awaits.first()
     {
@@ -81,6 +97,9 @@ impl At {
     }
 }
 
+/// A load of an epoch: the buffer and the position of the word.
+type Epoch = (ParamId, Form);
+
 /// What concerns ranks, in the order of the statements.
 struct Survey<'k> {
     known: Knowledge<'k>,
@@ -98,6 +117,8 @@ struct Survey<'k> {
     syncs: Vec<At>,
     signals: Vec<(At, &'k Signal)>,
     awaits: Vec<(At, &'k Await)>,
+    /// Words of epochs that are advanced.
+    advances: Vec<&'k Word>,
     /// Stores to other ranks.
     stores: Vec<(At, &'k TileAccess)>,
     /// Reads of what other ranks write.
@@ -156,6 +177,7 @@ impl<'k> Survey<'k> {
             }
             StmtKind::Sync | StmtKind::SyncRole => self.meet(),
             StmtKind::Signal(signal) => self.signals.push((self.here(), signal)),
+            StmtKind::Advance { word } => self.advances.push(word),
             StmtKind::Await(wait) => {
                 self.awaits.push((self.here(), wait));
                 self.meet();
@@ -175,7 +197,6 @@ impl<'k> Survey<'k> {
             }
             StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Outgoing(_)
             | StmtKind::Settle { .. }
@@ -188,6 +209,35 @@ impl<'k> Survey<'k> {
             | StmtKind::Assert { .. }
             | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    /// The word of an epoch that a value has been read from, one for each CTA.
+    fn epoch(&self, kernel: &Kernel, value: ValueId) -> Option<Epoch> {
+        let Op::Load { access, .. } = self.ops.get(&value)? else { return None };
+        let Storage::Buffer(param) = access.storage else { return None };
+        if kernel.params[param].words != Some(Words::Epoch) {
+            return None;
+        }
+        let [AxisIndex::At(at)] = access.index.as_slice() else { return None };
+        let form = self.known.form(*at);
+        // Each launch counts in the word that it has read.
+        let mut advances = self.advances.iter().filter(|word| word.param == param).peekable();
+        let counts = advances.peek().is_some()
+            && advances.all(|word| self.known.form(word.index) == form)
+            && form.terms.keys().all(|symbol| matches!(symbol, Symbol::Cta(_)));
+        let own = tell_apart(&self.known, std::slice::from_ref(&form), kernel.launch.grid);
+        (own && counts).then_some((param, form))
+    }
+
+    /// The value to which 1 is added.
+    fn one_less(&self, value: ValueId) -> Option<ValueId> {
+        let Op::Binary { op: BinaryOp::Add, a, b } = self.ops.get(&value)? else { return None };
+        let one = |value: ValueId| self.known.form(value).as_constant() == Some(1);
+        match (one(*a), one(*b)) {
+            (false, true) => Some(*a),
+            (true, false) => Some(*b),
+            (_, _) => None,
         }
     }
 

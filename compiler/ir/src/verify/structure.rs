@@ -499,7 +499,7 @@ impl Walk<'_> {
 
     fn flag(&mut self, param: ParamId, rank: usize, span: Span) {
         let declared = &self.kernel.params[param];
-        if !declared.is_flag() || declared.shape.len() != rank {
+        if !declared.is_raised() || declared.shape.len() != rank {
             self.fault(span, "a word of no flags".to_owned());
         }
     }

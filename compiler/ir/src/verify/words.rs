@@ -128,6 +128,14 @@ impl Survey<'_> {
                 "the word starts again at zero when each CTA has found no ticket left, once",
             ));
         };
+        let lists = self.lists.iter().map(|(word, ..)| word);
+        for word in lists.chain(&self.counted) {
+            let param = &kernel.params[word.param];
+            if param.words == Some(Words::Raised) {
+                let message = format!("a word of `{}` that counts two things", param.name);
+                wrong(word.span, &message, "signals raise this counter", None);
+            }
+        }
         for (number, (word, _, always)) in self.lists.iter().enumerate() {
             let form = self.known.form(word.index);
             if !always {

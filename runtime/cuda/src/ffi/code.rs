@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::sys as cu;
 
 use super::{ContextHandle, DriverError, Result, StreamHandle, TensorMap, check, dropped};
-use crate::launch::Arguments;
+use crate::launch::{Arguments, LaunchShape};
 
 /// Loaded machine code.
 #[derive(Debug)]
@@ -163,6 +163,29 @@ impl FunctionHandle {
         Ok(ctas.unsigned_abs())
     }
 
+    /// Clusters that the device takes at once.
+    pub(crate) fn clusters_at_once(&self, shape: &LaunchShape, cluster: [u32; 3]) -> Result<u32> {
+        self.module.context.bind()?;
+        let mut attributes = vec![of_cluster(cluster)];
+        let [x, y, z] = shape.grid;
+        let config = cu::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: shape.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shape.dynamic_shared_bytes,
+            hStream: ptr::null_mut(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as c_uint,
+        };
+        let mut clusters = 0;
+        // SAFETY: writes one integer; attributes and function are alive for the call.
+        call!(cuOccupancyMaxActiveClusters(&mut clusters, self.raw, &config))?;
+        Ok(clusters.unsigned_abs())
+    }
+
     /// A property.
     pub(crate) fn property(&self, property: FunctionProperty) -> Result<u32> {
         use cu::CUfunction_attribute as A;
@@ -207,20 +230,13 @@ impl FunctionHandle {
             cells.iter().map(|cell| ptr::from_ref(cell).cast_mut().cast()).collect();
         pointers.extend(maps.iter().map(TensorMap::pointer));
         let mut attributes = Vec::with_capacity(2);
-        let attribute = |id, value| cu::CUlaunchAttribute { id, pad: [0; 4], value };
         if start.early {
             attributes.push(attribute(
                 cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                 cu::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
             ));
         }
-        if let Some([x, y, z]) = start.cluster {
-            let dims = cu::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
-            attributes.push(attribute(
-                cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                cu::CUlaunchAttributeValue { clusterDim: dims },
-            ));
-        }
+        attributes.extend(start.cluster.map(of_cluster));
         let [x, y, z] = start.grid;
         let config = cu::CUlaunchConfig {
             gridDimX: x,
@@ -239,4 +255,19 @@ impl FunctionHandle {
         // each map; the driver copies them before it returns. Attributes, function and stream are alive for the call.
         call!(cuLaunchKernelEx(&config, self.raw, arguments, ptr::null_mut()))
     }
+}
+
+fn attribute(
+    id: cu::CUlaunchAttributeID,
+    value: cu::CUlaunchAttributeValue,
+) -> cu::CUlaunchAttribute {
+    cu::CUlaunchAttribute { id, pad: [0; 4], value }
+}
+
+fn of_cluster([x, y, z]: [u32; 3]) -> cu::CUlaunchAttribute {
+    let dims = cu::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
+    attribute(
+        cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        cu::CUlaunchAttributeValue { clusterDim: dims },
+    )
 }

@@ -97,10 +97,11 @@ impl Owners {
         })
     }
 
-    /// True where no other CTA touches by `other` what a CTA touches by `self`.
-    pub(super) fn is_private(&self, other: &Owners, grid: [u32; 3]) -> bool {
+    /// True where no other CTA touches by `other` what a CTA touches by `self`; of `between` an extent is 1 where CTAs
+    /// that differ along that axis alone may touch the same.
+    pub(super) fn is_private(&self, other: &Owners, grid: [u32; 3], between: [u32; 3]) -> bool {
         let mut apart = [0, 1, 2].map(|axis| {
-            grid[axis] <= 1 || (self.only[axis].is_some() && self.only[axis] == other.only[axis])
+            between[axis] <= 1 || (self.only[axis].is_some() && self.only[axis] == other.only[axis])
         });
         for (axis, mine) in &self.axes {
             for (_, theirs) in other.axes.iter().filter(|(theirs, _)| theirs == axis) {
@@ -130,6 +131,13 @@ fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
             Owner::Affine { ctas, rounds, scalars, lo, hi },
             Owner::Affine { ctas: other, rounds: those, scalars: others, lo: low, hi: high },
         ) if ctas == other && rounds == those && scalars == others => {
+            // Whatever the CTA is, one stays below the other.
+            if ctas.iter().all(|&factor| factor == 0)
+                && rounds.is_empty()
+                && (hi < low || high < lo)
+            {
+                return [true; 3];
+            }
             // A number in mixed radix: each digit is at least as wide as all below it.
             let of_ctas = (0..3).filter(|&axis| grid[axis] > 1 && ctas[axis] != 0);
             let of_ctas = of_ctas.map(|axis| (ctas[axis], i128::from(grid[axis]), Some(axis)));

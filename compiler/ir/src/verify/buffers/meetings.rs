@@ -11,6 +11,31 @@ use super::ctas::Owners;
 use super::{Does, MAX_RECENT};
 use crate::kernel::Launch;
 
+/// How far the news of an access has come: other CTAs know of it when it was published by a meeting of all threads ahead
+/// of the signal of a word, for which they have waited.
+#[derive(Default)]
+struct News {
+    published: bool,
+    raised: BTreeSet<usize>,
+    heard: BTreeSet<usize>,
+}
+
+impl News {
+    /// True where a further access of the same kind may stand for both.
+    fn is_fresh(&self) -> bool {
+        self.raised.is_empty()
+    }
+}
+
+/// Accesses that come before one, each with the number of the word that says so to those who share it.
+type Behind = BTreeSet<(usize, usize)>;
+
+/// What comes before an access from now on; one that goes on by itself is told nothing.
+fn heard<'n>(late: bool, news: impl Iterator<Item = &'n News>) -> Behind {
+    let numbered = news.enumerate().filter(|_| !late);
+    numbered.flat_map(|(number, news)| news.heard.iter().map(move |&word| (number, word))).collect()
+}
+
 /// A load, and whether some path from it has not come to a `sync cluster`.
 struct Load {
     owners: Owners,
@@ -18,6 +43,9 @@ struct Load {
     unmet: bool,
     /// It may still read when the statement has passed.
     late: bool,
+    news: News,
+    /// Stores before it.
+    behind: Behind,
 }
 
 /// A store, and the loads that a meeting orders ahead of it.
@@ -26,29 +54,77 @@ pub(super) struct Store {
     span: Span,
     after: BTreeSet<usize>,
     does: Does,
+    /// It may still write when the statement has passed.
+    late: bool,
     /// It comes after what other CTAs have changed.
     is_last: bool,
     /// A round of a work list does it.
     in_list: bool,
+    news: News,
+    /// Loads before it.
+    behind: Behind,
+    /// Stores before it.
+    behind_stores: Behind,
 }
 
 impl Store {
-    pub(super) fn new(
-        owners: Owners,
-        span: Span,
-        does: Does,
-        is_last: bool,
-        in_list: bool,
-    ) -> Store {
-        Store { owners, span, after: BTreeSet::new(), does, is_last, in_list }
+    pub(super) fn new(owners: Owners, span: Span, does: Does) -> Store {
+        Store {
+            owners,
+            span,
+            after: BTreeSet::new(),
+            does,
+            late: false,
+            is_last: false,
+            in_list: false,
+            news: News::default(),
+            behind: Behind::new(),
+            behind_stores: Behind::new(),
+        }
     }
 
-    /// True where another CTA may touch what this one does, and in no order.
-    fn meets(&self, other: &Store, launch: &Launch) -> bool {
-        !self.is_last
-            && !other.is_last
-            && !self.owners.is_private(&other.owners, launch.grid)
-            && !self.owners.is_apart(&other.owners, launch.grid)
+    pub(super) fn late(self, late: bool) -> Store {
+        Store { late, ..self }
+    }
+
+    pub(super) fn by_last(self, is_last: bool) -> Store {
+        Store { is_last, ..self }
+    }
+
+    pub(super) fn in_list(self, in_list: bool) -> Store {
+        Store { in_list, ..self }
+    }
+
+    /// True where one may stand for both, if news of neither has gone to other CTAs.
+    fn is_like(&self, other: &Store) -> bool {
+        let of = |store: &Store| (store.does, store.late, store.is_last, store.in_list);
+        of(self) == of(other) && self.owners == other.owners
+    }
+}
+
+/// What CTAs there are, and of each word along which axes of the grid they have their own.
+pub(super) struct Sharing<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) words: &'a [[u32; 3]],
+    /// Pairs of accesses that may be compared.
+    pub(super) pairs: u32,
+}
+
+impl Sharing<'_> {
+    /// True where different CTAs may touch one element in no order: `between` are the extents of the grid, of which one
+    /// is 1 where CTAs along it are in order, each for another reason.
+    fn conflict(
+        &self,
+        (a, b): (&Owners, &Owners),
+        mut between: impl Iterator<Item = [u32; 3]>,
+    ) -> bool {
+        !between.any(|between| a.is_private(b, self.launch.grid, between))
+    }
+
+    /// The extents, for each word that orders an access with this number before.
+    fn known_by(&self, behind: &Behind, number: usize) -> impl Iterator<Item = [u32; 3]> {
+        let of_it = behind.range((number, 0)..=(number, usize::MAX));
+        of_it.filter_map(|&(_, word)| self.words.get(word).copied())
     }
 }
 
@@ -61,9 +137,20 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn load(&mut self, owners: Owners, span: Span, late: bool) {
-        let is_known = |load: &Load| load.unmet && load.late == late && load.owners == owners;
-        if !self.loads.iter().rev().take(MAX_RECENT).any(is_known) {
-            self.loads.push(Load { owners, span, unmet: true, late });
+        let behind = heard(late, self.stores.iter().map(|store| &store.news));
+        let mut recent = self.loads.iter_mut().rev().take(MAX_RECENT);
+        let known = recent.find(|load| {
+            load.unmet && load.late == late && load.owners == owners && load.news.is_fresh()
+        });
+        match known {
+            Some(known) => {
+                known.news.published = false;
+                known.behind.retain(|one| behind.contains(one));
+            }
+            None => {
+                let news = News::default();
+                self.loads.push(Load { owners, span, unmet: true, late, news, behind });
+            }
         }
     }
 
@@ -71,14 +158,42 @@ impl Seen {
         let met = |(_, load): &(usize, &Load)| !load.unmet;
         let after: BTreeSet<usize> =
             self.loads.iter().enumerate().filter(met).map(|(number, _)| number).collect();
+        let behind = heard(new.late, self.loads.iter().map(|load| &load.news));
+        let behind_stores = heard(new.late, self.stores.iter().map(|store| &store.news));
         let mut recent = self.stores.iter_mut().rev().take(MAX_RECENT);
-        let same = |known: &&mut Store| {
-            let of = |store: &Store| (store.does, store.is_last, store.in_list);
-            of(known) == of(&new) && known.owners == new.owners
-        };
-        match recent.find(same) {
-            Some(known) => known.after.retain(|number| after.contains(number)),
-            None => self.stores.push(Store { after, ..new }),
+        match recent.find(|known| known.is_like(&new) && known.news.is_fresh()) {
+            Some(known) => {
+                known.news.published = false;
+                known.after.retain(|number| after.contains(number));
+                known.behind.retain(|one| behind.contains(one));
+                known.behind_stores.retain(|one| behind_stores.contains(one));
+            }
+            None => self.stores.push(Store { after, behind, behind_stores, ..new }),
+        }
+    }
+
+    fn news(&mut self) -> impl Iterator<Item = &mut News> {
+        let loads = self.loads.iter_mut().filter(|load| !load.late).map(|load| &mut load.news);
+        let stores = self.stores.iter_mut().filter(|store| !store.late);
+        loads.chain(stores.map(|store| &mut store.news))
+    }
+
+    /// All threads of the CTA are here.
+    pub(super) fn publish(&mut self) {
+        self.news().for_each(|news| news.published = true);
+    }
+
+    /// The CTA raises a word.
+    pub(super) fn signal(&mut self, word: usize) {
+        for news in self.news().filter(|news| news.published) {
+            news.raised.insert(word);
+        }
+    }
+
+    /// All that share a word have raised it.
+    pub(super) fn hear(&mut self, word: usize) {
+        for news in self.news().filter(|news| news.raised.contains(&word)) {
+            news.heard.insert(word);
         }
     }
 
@@ -109,17 +224,16 @@ impl Seen {
     }
 
     /// Atomics of two operations on what CTAs share.
-    pub(super) fn mixed(&self, launch: &Launch, pairs: u32) -> Vec<(Span, Span)> {
+    pub(super) fn mixed(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
         self.unordered(
-            launch,
-            pairs,
+            sharing,
             |a, b| matches!((a.does, b.does), (Does::Change(a), Does::Change(b)) if a != b),
         )
     }
 
     /// Stores of rounds of a work list to what other rounds store to, or CTAs outside of it.
-    pub(super) fn rounds(&self, launch: &Launch, pairs: u32) -> Vec<(Span, Span)> {
-        self.unordered(launch, pairs, |a, b| {
+    pub(super) fn rounds(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
+        self.unordered(sharing, |a, b| {
             (a.does, b.does) == (Does::Write, Does::Write) && (a.in_list || b.in_list)
         })
     }
@@ -127,56 +241,82 @@ impl Seen {
     /// Accesses, each with an earlier one that another CTA may do to the same, of those pairs that need an order.
     fn unordered(
         &self,
-        launch: &Launch,
-        mut pairs: u32,
+        sharing: &Sharing<'_>,
         needs: impl Fn(&Store, &Store) -> bool,
     ) -> Vec<(Span, Span)> {
         let mut found = Vec::new();
+        let mut pairs = sharing.pairs;
         for (number, later) in self.stores.iter().enumerate() {
-            let mut earlier = self.stores[..number].iter().filter(|earlier| needs(earlier, later));
-            let foreign = earlier.find(|earlier| {
+            let mut earlier = self.stores[..number].iter().enumerate();
+            let foreign = earlier.find(|(other, earlier)| {
+                if !needs(earlier, later) {
+                    return false;
+                }
                 let Some(left) = pairs.checked_sub(1) else { return true };
                 pairs = left;
-                later.meets(earlier, launch)
+                !later.is_last
+                    && !earlier.is_last
+                    && self.stores_conflict(sharing, number, *other)
+                    && !later.owners.is_apart(&earlier.owners, sharing.launch.grid)
             });
-            found.extend(foreign.map(|earlier| (later.span, earlier.span)));
+            found.extend(foreign.map(|(_, earlier)| (later.span, earlier.span)));
         }
         found
     }
 
-    /// Stores to what other CTAs may change by atomics, each with one such; `pairs` may be compared.
-    pub(super) fn changed(&self, launch: &Launch, mut pairs: u32) -> Vec<(Span, Span)> {
+    /// True where another CTA may do one to what this one does the other to, in no order.
+    fn stores_conflict(&self, sharing: &Sharing<'_>, a: usize, b: usize) -> bool {
+        let (Some(one), Some(other)) = (self.stores.get(a), self.stores.get(b)) else {
+            return true;
+        };
+        let between = std::iter::once(sharing.launch.grid)
+            .chain(sharing.known_by(&one.behind_stores, b))
+            .chain(sharing.known_by(&other.behind_stores, a));
+        sharing.conflict((&one.owners, &other.owners), between)
+    }
+
+    /// Stores to what other CTAs may change by atomics, each with one such.
+    pub(super) fn changed(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
         let mut found = Vec::new();
-        for store in self.stores.iter().filter(|store| store.does == Does::Write && !store.is_last)
-        {
-            let mut updates =
-                self.stores.iter().filter(|store| matches!(store.does, Does::Change(_)));
-            let foreign = updates.find(|update| {
+        let mut pairs = sharing.pairs;
+        for (number, store) in self.stores.iter().enumerate() {
+            if store.does != Does::Write || store.is_last {
+                continue;
+            }
+            let mut updates = self.stores.iter().enumerate();
+            let foreign = updates.find(|(other, update)| {
+                if !matches!(update.does, Does::Change(_)) {
+                    return false;
+                }
                 let Some(left) = pairs.checked_sub(1) else { return true };
                 pairs = left;
-                !store.owners.is_private(&update.owners, launch.grid)
+                self.stores_conflict(sharing, number, *other)
             });
-            found.extend(foreign.map(|update| (store.span, update.span)));
+            found.extend(foreign.map(|(_, update)| (store.span, update.span)));
         }
         found
     }
 
-    /// Loads of what other CTAs may store, each with one such store; `pairs` may be compared.
-    pub(super) fn shared(&self, launch: &Launch, mut pairs: u32) -> Vec<(Span, Span)> {
+    /// Loads of what other CTAs may store, each with one such store.
+    pub(super) fn shared(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
+        let Launch { grid, cluster, .. } = *sharing.launch;
         // Along these axes CTAs are of one cluster.
-        let between: [u32; 3] = std::array::from_fn(|axis| {
-            let (grid, cluster) = (launch.grid[axis], launch.cluster[axis]);
-            if grid == cluster { 1 } else { grid }
-        });
+        let between: [u32; 3] =
+            std::array::from_fn(|axis| if grid[axis] == cluster[axis] { 1 } else { grid[axis] });
         let mut found = Vec::new();
+        let mut pairs = sharing.pairs;
         for (number, load) in self.loads.iter().enumerate() {
-            let foreign = self.stores.iter().find(|store| {
+            let mut stores = self.stores.iter().enumerate();
+            let foreign = stores.find(|(other, store)| {
                 let Some(left) = pairs.checked_sub(1) else { return true };
                 pairs = left;
-                let grid = if store.after.contains(&number) { between } else { launch.grid };
-                !load.owners.is_private(&store.owners, grid)
+                let met = if store.after.contains(&number) { between } else { grid };
+                let between = std::iter::once(met)
+                    .chain(sharing.known_by(&load.behind, *other))
+                    .chain(sharing.known_by(&store.behind, number));
+                sharing.conflict((&load.owners, &store.owners), between)
             });
-            found.extend(foreign.map(|store| (load.span, store.span)));
+            found.extend(foreign.map(|(_, store)| (load.span, store.span)));
         }
         found
     }

@@ -7,10 +7,9 @@ use kernel_dsl::source::Span;
 
 use super::super::buffers::tell_apart;
 use super::super::scalars::{Form, Symbol};
-use super::{At, Survey};
+use super::{At, Epoch, Survey};
 use crate::kernel::{
-    Await, AxisIndex, Extent, Kernel, Op, ParamId, RANK, Signal, Storage, TileAccess, ValueId,
-    Words,
+    Await, AxisIndex, Extent, Kernel, Op, ParamId, RANK, Signal, TileAccess, ValueId,
 };
 use crate::ops::BinaryOp;
 
@@ -29,9 +28,6 @@ pub(super) fn check(kernel: &Kernel, survey: &Survey<'_>, sink: &mut Sink) {
         judge.slot(access);
     }
 }
-
-/// A load of an epoch: the buffer and the position of the word.
-type Epoch = (ParamId, Form);
 
 struct Judge<'a, 'k> {
     kernel: &'a Kernel,
@@ -214,29 +210,7 @@ impl Judge<'_, '_> {
 
     /// The epoch `t` where the wait is for `t + 1`.
     fn epoch_of(&self, wait: &Await) -> Option<Epoch> {
-        let Op::Binary { op: BinaryOp::Add, a, b } = self.survey.ops.get(&wait.until)? else {
-            return None;
-        };
-        let one = |value: ValueId| self.survey.known.form(value).as_constant() == Some(1);
-        match (one(*a), one(*b)) {
-            (false, true) => self.epoch(*a),
-            (true, false) => self.epoch(*b),
-            (_, _) => None,
-        }
-    }
-
-    /// The word of an epoch that a value has been read from, one for each CTA.
-    fn epoch(&self, value: ValueId) -> Option<Epoch> {
-        let Op::Load { access, .. } = self.survey.ops.get(&value)? else { return None };
-        let Storage::Buffer(param) = access.storage else { return None };
-        if self.kernel.params[param].words != Some(Words::Epoch) {
-            return None;
-        }
-        let [AxisIndex::At(at)] = access.index.as_slice() else { return None };
-        let form = self.survey.known.form(*at);
-        let own =
-            tell_apart(&self.survey.known, std::slice::from_ref(&form), self.kernel.launch.grid);
-        own.then_some((param, form))
+        self.survey.epoch(self.kernel, self.survey.one_less(wait.until)?)
     }
 
     /// The slot of an access is the epoch that the wait for it counts to.
@@ -292,7 +266,7 @@ impl Judge<'_, '_> {
             {
                 (value, is_masked) = (*a, true);
             } else {
-                return self.epoch(value).filter(|_| is_masked);
+                return self.survey.epoch(self.kernel, value).filter(|_| is_masked);
             }
         }
     }

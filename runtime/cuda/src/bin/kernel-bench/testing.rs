@@ -33,6 +33,7 @@ fn artefact(name: &str, kernel: &str, params: Vec<ParamSpec>) -> Artefact {
             registers: 40,
             spill_bytes: 0,
             launches_next: true,
+            resident: false,
         },
         audit: AuditVerdict::Clean,
         kernel_ir: "00".repeat(32),
