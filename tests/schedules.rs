@@ -1,5 +1,5 @@
 //! Every operation file, every kernel of kimi-k3-mini and of the specialised path under random schedules: the same bits
-//! at both levels in each.
+//! at both levels in each; chains of kernels, the specialised path and steps of kimi-k3-mini with kernels that overlap.
 //!
 //! `cargo xtask schedules` says how many; a plain test run tries a few.
 
@@ -68,6 +68,18 @@ fn main() -> ExitCode {
             ran.note(schedules::run_kernel(&key, chosen))
         }));
     }
+    for test in schedules::chains(&suite).expect("the test files can be read") {
+        let suite = Arc::clone(&suite);
+        trials.push(Trial::test(test.name.clone(), move || {
+            schedules::run_chain(&suite, &test, chosen).map_err(Failed::from)
+        }));
+    }
+    trials.push(Trial::test("overlap of the specialised path", move || {
+        schedules::overlap_specialized(chosen).map_err(Failed::from)
+    }));
+    trials.push(Trial::test("overlap in kimi-k3-mini", move || {
+        schedules::overlap_mini(chosen).map_err(Failed::from)
+    }));
     let conclusion = libtest_mimic::run(&arguments, trials);
     ran.report(chosen.count);
     conclusion.exit_code()

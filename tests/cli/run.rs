@@ -98,3 +98,38 @@ fn an_error_of_the_run_names_the_line() {
     assert!(answer.stderr.contains("poison.tile:4:"), "{}", answer.stderr);
     assert_eq!(folder.names(), ["poison.tile"]);
 }
+
+/// Two kernels, of which the second reads `x` where it is told to.
+fn pair(read: &str, waited: &str) -> String {
+    format!(
+        "target sm_90a;\n\
+         kernel first<const N: int = 2>(static w : gmem f32[N], output x : gmem f32[N]) launch {{ grid: N, warps: 1, pdl: both }} {{\n\
+         grid_wait;\ngrid_launch;\nstore load w[cta.x .. + 1] -> x[cta.x .. + 1];\n}}\n\
+         kernel second<const N: int = 2, const BY: int = 1>(input x : gmem f32[N], output y : gmem f32[N]) launch {{ grid: 1, warps: 1, pdl: both }} {{\n\
+         {read}grid_wait;\n{waited}store v * f32(BY) -> y;\n}}\n"
+    )
+}
+
+#[test]
+fn kernels_one_after_another_overlap() {
+    let folder = scratch("then");
+    let right = folder.file("right.tile", pair("", "let v = load x;\n"));
+    let w = folder.file("w.npy", npy("<f4", "(4,)", &floats(&[4.0, 5.0, 6.0, 7.0])));
+    let input = format!("w={w}");
+    let chain = ["--kernel", "first", "--then", "second", "--schedules", "9", "--launches", "2"];
+    let args = ["--bind", "N=4,BY=3", "--in", &input];
+    let answer = kernelc(["run", &right].into_iter().chain(chain).chain(args)).expect_code(0);
+    assert!(answer.stdout.contains("x : f32[4] = [4, 5, 6, 7]\n"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("y : f32[4] = [12, 15, 18, 21]\n"), "{}", answer.stdout);
+    let early = "// allow E0107: to see what the emulator says\nlet v = load x;\n";
+    let wrong = folder.file("wrong.tile", pair(early, ""));
+    let answer = kernelc(["run", &wrong].into_iter().chain(chain)).expect_code(1);
+    for part in ["error[E0720]", "wrong.tile:9:", "CTA (0, 0, 0) of launch 0", "in launch 1"] {
+        assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
+    }
+    let answer = kernelc(["run", &right, "--kernel", "first", "--then", "third"]).expect_code(2);
+    assert!(answer.stderr.contains("no kernel `third`"), "{}", answer.stderr);
+    let unknown = ["--kernel", "first", "--then", "second", "--bind", "Q=1"];
+    let answer = kernelc(["run", &right].into_iter().chain(unknown)).expect_code(2);
+    assert!(answer.stderr.contains("E0208"), "{}", answer.stderr);
+}

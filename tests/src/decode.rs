@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use kernel_abi::exec::Executor;
 use kernel_abi::numeric;
 use kernel_abi::plan::BufferId;
-use kernel_emulator::EmuExecutor;
+use kernel_emulator::{EmuExecutor, Options};
 use kimi_k3::load::{Unwatched, load_weights};
 use kimi_k3::plan::{DecodeOptions, DecodePlan, PAGE};
-use kimi_k3::step::Decoder;
+use kimi_k3::step::{Decoder, Snapshot};
 use kimi_k3::{Checkpoint, Config};
 
 /// The folder of kimi-k3-mini.
@@ -69,6 +69,27 @@ impl Decoding {
     /// The greedy choice of the last step.
     pub fn greedy(&self) -> Vec<i32> {
         self.decoder.greedy().expect("a step was done")
+    }
+
+    /// Sets how kernels run.
+    pub fn set_options(&mut self, options: Options) {
+        self.decoder.executor_mut().set_options(options);
+    }
+
+    /// The requests, to come back to.
+    ///
+    /// # Errors
+    /// A state cannot be read, as text.
+    pub fn snapshot(&self) -> Result<Snapshot, String> {
+        self.decoder.snapshot().map_err(text)
+    }
+
+    /// Goes back to a snapshot.
+    ///
+    /// # Errors
+    /// The executor does not take a state, as text.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), String> {
+        self.decoder.restore(snapshot).map_err(text)
     }
 
     /// Forgets all tokens.

@@ -11,6 +11,7 @@
 //! //@ out y: 3.0 4.0*8     values that must come out, compared as exactly as the dtype prints
 //! //@ in x@1: 5.0 6.0      the same of one rank, in a kernel over several; `out y@1:` likewise
 //! //@ launches: 3          how often the ranks launch it; once when left out
+//! //@ chain: a, b, a       kernels that are launched one after another and overlap; parameters of one name are one
 //! //@ steps: 1000          statements that one CTA may execute
 //! //@ level: kernel        the expected error of the run is one that only this level can see
 //! //@ gpu: exp2            how far hardware may be from the emulator, as `kernel_ir::ops::hardware` says of this
@@ -46,6 +47,8 @@ pub struct Directives {
     pub inputs: Vec<(String, Vec<String>)>,
     /// Values of outputs.
     pub outputs: Vec<(String, Vec<String>)>,
+    /// Kernels that are launched one after another.
+    pub chain: Vec<String>,
     /// How often ranks launch the kernel, if it is not once.
     pub launches: Option<usize>,
     /// Statements that one CTA may execute.
@@ -119,6 +122,9 @@ impl Directives {
             ["seed"] => self.seed = value.parse().map_err(|_| "a seed is a number")?,
             ["bind"] => self.bind.extend(binding(value)?),
             ["case"] => self.cases.push(binding(value)?),
+            ["chain"] => {
+                self.chain.extend(value.split(',').map(|name| name.trim().to_owned()));
+            }
             ["launches"] => {
                 self.launches = Some(value.parse().map_err(|_| "launches are counted")?);
             }

@@ -11,6 +11,7 @@ pub mod gpu;
 pub mod k3;
 pub mod layer1;
 pub mod mutation;
+pub mod overlap;
 pub mod process;
 pub mod program;
 pub mod ranks;

@@ -1,5 +1,5 @@
 //! Kernels under many schedules: whatever the order of CTAs, roles and ranks, and however late copies land, both levels
-//! give the bits that they give in the first one.
+//! give the bits that they give in the first one; and launches that overlap, those that they give one after another.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,14 +8,16 @@ use kernel_abi::plan::KernelKey;
 use kernel_emulator::{Memory, Options, Schedule};
 use kernel_ir::kernel::{Kernel, Words};
 use kernel_ir::pipeline::Built;
+use kimi_k3::plan::DecodeOptions;
 use kimi_k3::sets::{Model, SETS};
 use rayon::prelude::*;
 
+use crate::decode::{self, Decoding};
 use crate::directive::Directives;
 use crate::program::Program;
 use crate::runner::{self, Failure, Run};
 use crate::suite::FileTest;
-use crate::{k3, ranks, sets, suite};
+use crate::{k3, overlap, ranks, sets, suite};
 
 /// Which schedules.
 #[derive(Debug, Clone, Copy)]
@@ -120,10 +122,22 @@ fn run_of(directives: &Directives) -> Run {
 /// # Errors
 /// A file cannot be read.
 pub fn files(suite: &Path) -> Result<Vec<FileTest>, String> {
+    files_of(suite, &["ops", "run"])
+}
+
+/// The chains of kernels that end well.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn chains(suite: &Path) -> Result<Vec<FileTest>, String> {
+    files_of(suite, &["overlap"])
+}
+
+fn files_of(suite: &Path, kinds: &[&str]) -> Result<Vec<FileTest>, String> {
     let mut chosen = Vec::new();
     for test in suite::file_tests(suite)? {
         let directives = suite::directives(suite, &test.path)?;
-        let is_run = matches!(directives.test.as_str(), "ops" | "run");
+        let is_run = kinds.contains(&directives.test.as_str());
         if is_run && directives.expected.is_empty() {
             chosen.push(test);
         }
@@ -179,6 +193,72 @@ pub fn run_kernel(key: &KernelKey, schedules: Schedules) -> Result<bool, String>
     let all = has_a_choice(&built.kernel);
     let schedules = if all { schedules } else { Schedules { count: 1, ..schedules } };
     run_all(&built, &memory, schedules, Run::STANDARD).map(|_| all)
+}
+
+/// The kernels of the specialised path one after another, and all once more, overlapping, in every schedule; each has
+/// buffers of its own.
+///
+/// # Errors
+/// A run fails, two runs differ, or one differs from that of the kernels alone.
+pub fn overlap_specialized(schedules: Schedules) -> Result<(), String> {
+    let build = |key: &KernelKey| {
+        let bind: Vec<(&str, i64)> = key.bindings.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+        k3::build(&key.file, &key.kernel, &bind)
+    };
+    let built = specialized().iter().map(build).collect::<Result<Vec<Built>, String>>()?;
+    let kernels: Vec<&Built> = built.iter().chain(&built).collect();
+    let start = overlap::memory_apart(&built, 2)?;
+    let ended = overlap::run_all(&kernels, &start, schedules).map_err(|e| e.to_string())?;
+    let alone = overlap::run_alone(&kernels, &start).map_err(|e| e.to_string())?;
+    if ended == alone { Ok(()) } else { Err("kernels that overlap give other bits".to_owned()) }
+}
+
+/// Runs a chain of `tests/suite/overlap` in every schedule.
+///
+/// # Errors
+/// A run fails, its outputs are not those of the file, or two runs differ.
+pub fn run_chain(suite: &Path, test: &FileTest, schedules: Schedules) -> Result<(), String> {
+    let directives = suite::directives(suite, &test.path)?;
+    let program = Program::read(suite, &test.path)?;
+    let chain = overlap::chain(&program, &directives)?;
+    let kernels: Vec<&Built> = chain.iter().collect();
+    let start = overlap::memory_of(&kernels, &directives)?;
+    let ended = overlap::run_all(&kernels, &start, schedules).map_err(|e| e.to_string())?;
+    overlap::match_outputs(&kernels, &directives, &ended)
+}
+
+/// Tokens of two steps of two rows.
+const IDS: [[i32; 2]; 2] = [[25, 1112], [836, 228]];
+
+/// A step of kimi-k3-mini whose kernels overlap: in every schedule the logits of kernels one after another.
+///
+/// # Errors
+/// A step fails, or its logits differ.
+pub fn overlap_mini(schedules: Schedules) -> Result<(), String> {
+    let all: Vec<(usize, Options)> = schedules.options().enumerate().collect();
+    // Each thread has a model of its own.
+    let part = all.len().div_ceil(rayon::current_num_threads()).max(1);
+    all.par_chunks(part).try_for_each(|part| {
+        let plan = DecodeOptions { rows: 2, ranks: 1, context: 128 };
+        let mut model = Decoding::open(&decode::mini(), plan)?;
+        model.step(&IDS[0])?;
+        let before = model.snapshot()?;
+        let mut logits = |options: Options| -> Result<Vec<u32>, String> {
+            model.restore(&before)?;
+            model.set_options(options);
+            model.step(&IDS[1])?;
+            Ok(model.logits().iter().map(|logit| logit.to_bits()).collect())
+        };
+        let wanted = logits(Options::STANDARD)?;
+        for (number, options) in part {
+            let got = logits(Options { overlap: true, ..*options })
+                .map_err(|error| format!("schedule {number}: {error}"))?;
+            if got != wanted {
+                return Err(format!("schedule {number}: kernels that overlap give other logits"));
+            }
+        }
+        Ok(())
+    })
 }
 
 fn run_all(

@@ -1,10 +1,11 @@
-//! The file tests: `tests/suite/{verify,ops,run}/**/*.tile`, and the examples of docs/*.md.
+//! The file tests: `tests/suite/{verify,ops,overlap,run}/**/*.tile`, and the examples of docs/*.md.
 
 use std::path::Path;
 
 use kernel_ir::pipeline::Built;
 
 use crate::directive::{Binding, Directives, show_binding};
+use crate::overlap;
 use crate::program::{self, Program};
 use crate::ranks;
 use crate::runner::{self, Failure};
@@ -21,7 +22,7 @@ pub struct FileTest {
 }
 
 /// The folders that these runners judge.
-const FOLDERS: [&str; 3] = ["ops", "run", "verify"];
+const FOLDERS: [&str; 4] = ["ops", "overlap", "run", "verify"];
 
 /// All file tests, sorted by name.
 ///
@@ -84,6 +85,7 @@ pub fn run(suite: &Path, test: &FileTest) -> Result<(), String> {
             let case = test.case.and_then(|number| directives.cases.get(number));
             execute(&program, &directives, case)
         }
+        "overlap" => overlapped(&program, &directives),
         other => Err(format!("no runner is called `{other}`")),
     }
 }
@@ -133,6 +135,24 @@ fn execute(
         Err(Failure::Run(error)) => {
             found.push(error.to_diagnostic());
             program.match_findings(&found, &directives.expected)
+        }
+        Err(Failure::Levels(text)) => Err(text),
+    }
+}
+
+/// The kernels of a chain, overlapping, give the wanted values at both levels in every schedule, or the error that the
+/// annotations expect.
+fn overlapped(program: &Program, directives: &Directives) -> Result<(), String> {
+    let chain = overlap::chain(program, directives)?;
+    let memory = overlap::memory(&chain, directives)?;
+    let kernels: Vec<_> = chain.iter().collect();
+    match overlap::run_all(&kernels, &memory, overlap::FEW) {
+        Ok(memory) => {
+            program.match_findings(&[], &directives.expected)?;
+            overlap::match_outputs(&kernels, directives, &memory)
+        }
+        Err(Failure::Run(error)) => {
+            program.match_findings(&[error.to_diagnostic()], &directives.expected)
         }
         Err(Failure::Levels(text)) => Err(text),
     }

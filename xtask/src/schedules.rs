@@ -1,5 +1,5 @@
 //! `cargo xtask schedules`: every operation file and every kernel of kimi-k3-mini and of the specialised path under
-//! many schedules on the emulator.
+//! many schedules on the emulator, and launches that overlap.
 
 use crate::process::{cargo, number_of, run};
 use crate::setup;

@@ -40,8 +40,9 @@ use crate::departures::Departures;
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended, Grid, Meets};
 use crate::kernel::{failed_assert, format_text, too_many_steps};
-use crate::memory::Memory;
+use crate::memory::{Buffer, Memory};
 use crate::options::Options;
+use crate::overlap::{self, Flight, StreamLaunch};
 use crate::roles::Clock;
 use crate::view::{Launched, View};
 use copies::Copies;
@@ -64,16 +65,50 @@ pub fn run_device(
         let traces = run_device_on_ranks(kernel, memories, 1, options)?;
         return Ok(traces.into_iter().next().unwrap_or_default());
     }
-    let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let run = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
         let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
         machine.block(&kernel.body)?;
         machine.end()
     };
+    grid::run_grid(&grid_of(kernel, options), memory, || Shared::new(kernel), run)
+}
+
+/// Runs launches of a stream; as [`run_kernel_stream`](crate::run_kernel_stream), with the same bits.
+///
+/// # Errors
+/// A launch fails, or touches what one that may still run touches.
+pub fn run_device_stream(
+    launches: &[StreamLaunch<'_, DeviceKernel>],
+    buffers: &mut [Buffer],
+    options: &Options,
+) -> Result<Vec<Trace>, EmuError> {
+    let flights: Vec<_> = launches.iter().map(|launch| flight(launch, options)).collect();
+    overlap::run(&flights, buffers, options)
+}
+
+fn flight<'k>(
+    launch: &'k StreamLaunch<'_, DeviceKernel>,
+    options: &'k Options,
+) -> Flight<'k, Shared> {
+    let kernel = launch.kernel;
+    let run = move |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
+        let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
+        machine.block(&kernel.body)?;
+        machine.end()
+    };
+    Flight {
+        name: &kernel.name,
+        grid: grid_of(kernel, options),
+        bound: &launch.bound,
+        shared: Box::new(|| Shared::new(kernel)),
+        run: Box::new(run),
+    }
+}
+
+fn grid_of<'k>(kernel: &'k DeviceKernel, options: &'k Options) -> Grid<'k> {
+    let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
-    let shared = || Shared::new(kernel);
-    let grid = Grid { params, launch, span, roles, meets: meets(kernel), options };
-    grid::run_grid(&grid, memory, shared, run)
+    Grid { params, launch, span, roles, meets: meets(kernel), options }
 }
 
 /// What the CTAs have to do with each other.
@@ -216,6 +251,7 @@ impl<'k> Machine<'k> {
     fn stmt(&mut self, stmt: &'k DeviceStmt) -> Result<(), EmuError> {
         let loc = stmt.loc;
         self.step(loc)?;
+        self.view.learn(&self.clock);
         match &stmt.op {
             DeviceOp::Const { dst, values } => self.constant(*dst, values),
             DeviceOp::Special { dst, which } => {
@@ -366,9 +402,12 @@ impl<'k> Machine<'k> {
             }
             DeviceOp::GridWait => {
                 self.uniform_only("`grid_wait`", loc)?;
-                self.view.wait();
+                self.view.wait(&self.clock, self.span(loc))?;
             }
-            DeviceOp::GridLaunch => self.uniform_only("`grid_launch`", loc)?,
+            DeviceOp::GridLaunch => {
+                self.uniform_only("`grid_launch`", loc)?;
+                self.view.let_go(self.span(loc))?;
+            }
             DeviceOp::Assert { cond, message } => {
                 for t in (0..self.threads).filter(|&t| self.is_active(t)) {
                     if self.code(*cond, 0, t, loc)? == 0 {

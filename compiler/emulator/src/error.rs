@@ -46,6 +46,8 @@ pub enum ErrorKind {
     RoleRace,
     /// A barrier is waited for, or arrived at, in a round that it does not have now.
     Phase,
+    /// Two launches touch an element, and no `grid_wait` orders the two.
+    LaunchRace,
 }
 
 impl ErrorKind {
@@ -71,6 +73,7 @@ impl ErrorKind {
             ErrorKind::Absent => Code::E0716,
             ErrorKind::RoleRace => Code::E0718,
             ErrorKind::Phase => Code::E0719,
+            ErrorKind::LaunchRace => Code::E0720,
         }
     }
 }
@@ -95,6 +98,8 @@ pub struct ErrorDetail {
     pub cta: Option<[u32; 3]>,
     /// The rank, in a kernel over several.
     pub rank: Option<u32>,
+    /// The launch, where several overlap.
+    pub launch: Option<u32>,
     /// The thread of the CTA (device level).
     pub thread: Option<u32>,
     /// Coordinates of the element in its buffer or tile; empty where there is none.
@@ -153,6 +158,12 @@ impl EmuError {
         self
     }
 
+    /// Names the launch.
+    pub(crate) fn in_launch(mut self, launch: usize) -> EmuError {
+        self.detail.launch = u32::try_from(launch).ok();
+        self
+    }
+
     /// The diagnostic code.
     pub fn code(&self) -> Code {
         self.kind.code()
@@ -167,6 +178,9 @@ impl EmuError {
         let mut places = Vec::new();
         if let Some(rank) = self.detail.rank {
             places.push(format!("on rank {rank}"));
+        }
+        if let Some(launch) = self.detail.launch {
+            places.push(format!("in launch {launch}"));
         }
         if let Some([x, y, z]) = self.detail.cta {
             places.push(format!("in CTA ({x}, {y}, {z})"));
@@ -192,6 +206,9 @@ impl fmt::Display for EmuError {
         write!(f, "{}: {}", self.code(), self.message)?;
         if let Some(rank) = self.detail.rank {
             write!(f, ", on rank {rank}")?;
+        }
+        if let Some(launch) = self.detail.launch {
+            write!(f, ", in launch {launch}")?;
         }
         if let Some([x, y, z]) = self.detail.cta {
             write!(f, ", in CTA ({x}, {y}, {z})")?;

@@ -146,6 +146,44 @@ impl Fabric {
         Ok(())
     }
 
+    /// What was there at the start has become something else: takes it over where no party has written.
+    pub(crate) fn rebase(&self, before: &Memory, now: &Memory) {
+        let mut state = self.lock();
+        for ((_, id), shared) in &mut state.memory {
+            let (Some(before), Some(now)) = (before.buffer(*id), now.buffer(*id)) else { continue };
+            for index in 0..now.len() {
+                let is_written = shared.marks.get(&index).is_some_and(Marks::is_written);
+                // Words that are counted at have no marks.
+                if is_written || shared.buffer.code(index) != before.code(index) {
+                    continue;
+                }
+                match now.code(index) {
+                    Some(code) => shared.buffer.write(index, code),
+                    None => shared.buffer.forget(index),
+                }
+            }
+        }
+    }
+
+    /// Brings what the parties of the only rank have written to its memory.
+    pub(crate) fn bring(&self, params: &IndexVec<ParamId, Param>, memory: &mut Memory) {
+        let state = self.lock();
+        for ((_, id), shared) in &state.memory {
+            let Argument::Buffer(to) = &mut memory.arguments[*id] else { continue };
+            let is_word = params[*id].words.is_some();
+            for index in 0..to.len() {
+                let is_written = shared.marks.get(&index).is_some_and(Marks::is_written);
+                if !is_written && !is_word {
+                    continue;
+                }
+                match shared.buffer.code(index) {
+                    Some(code) => to.write(index, code),
+                    None => to.forget(index),
+                }
+            }
+        }
+    }
+
     /// Puts the memory of ranks back.
     pub(crate) fn into_memories(self, memories: &mut [Memory]) {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -38,6 +38,25 @@ pub(crate) struct Grid<'k> {
     pub(crate) options: &'k Options,
 }
 
+impl Grid<'_> {
+    /// Number of CTAs.
+    pub(crate) fn ctas(&self) -> u64 {
+        let [x, y, z] = self.launch.grid.map(u64::from);
+        x.saturating_mul(y).saturating_mul(z)
+    }
+
+    /// Refuses a grid that is too large to be run.
+    pub(crate) fn check_size(&self) -> Result<(), EmuError> {
+        let count = self.ctas();
+        let limit = if self.meets == Meets::Waits { MAX_PARTS } else { MAX_CTAS };
+        if count > limit {
+            let message = format!("a grid of {count} CTAs; the emulator runs up to {limit}");
+            return Err(EmuError::new(ErrorKind::StepLimit, self.span, message));
+        }
+        Ok(())
+    }
+}
+
 /// What the CTAs of a kernel have to do with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Meets {
@@ -59,15 +78,10 @@ pub(crate) fn run_grid<S: Send>(
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Trace, EmuError> {
-    let Grid { params, launch, span, roles, meets, options } = *grid;
+    let Grid { params, launch, span: _, roles, meets, options } = *grid;
     let extents = launch::check(params, memory)?;
-    let [x, y, z] = launch.grid;
-    let count = u64::from(x) * u64::from(y).saturating_mul(u64::from(z));
-    let limit = if meets == Meets::Waits { MAX_PARTS } else { MAX_CTAS };
-    if count > limit {
-        let message = format!("a grid of {count} CTAs; the emulator runs up to {limit}");
-        return Err(EmuError::new(ErrorKind::StepLimit, span, message));
-    }
+    grid.check_size()?;
+    let count = grid.ctas();
     fabric::check_zero(params, memory)?;
     let clusters = Clusters::new(launch);
     let fabric = (meets != Meets::Apart).then(|| {
@@ -145,6 +159,15 @@ pub(crate) fn run_grid<S: Send>(
     let Some(fabric) = fabric else { return finish(params, launch.grid, memory, ended) };
     fabric.check_counters(params)?;
     fabric.into_memories(std::slice::from_mut(memory));
+    gather(params, memory, ended)
+}
+
+/// What the CTAs of a launch report, whose stores are in the memory already.
+pub(crate) fn gather(
+    params: &IndexVec<ParamId, Param>,
+    memory: &Memory,
+    ended: Vec<Ended>,
+) -> Result<Trace, EmuError> {
     let mut trace = Trace::default();
     ended.into_iter().for_each(|ended| trace.append(ended.trace));
     launch::check_promises(params, memory)?;
@@ -169,13 +192,14 @@ pub(crate) fn finish(
 }
 
 /// The clusters of a grid.
-struct Clusters {
+pub(crate) struct Clusters {
     grid: [u32; 3],
     cluster: [u32; 3],
 }
 
 impl Clusters {
-    fn new(launch: &Launch) -> Clusters {
+    /// Those of a launch.
+    pub(crate) fn new(launch: &Launch) -> Clusters {
         Clusters { grid: launch.grid, cluster: launch.cluster }
     }
 
@@ -184,12 +208,13 @@ impl Clusters {
         std::array::from_fn(|axis| self.grid[axis] / self.cluster[axis])
     }
 
-    fn count(&self) -> usize {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
         self.extents().into_iter().map(|extent| extent as usize).product()
     }
 
     /// The CTAs of a cluster, by rank.
-    fn ctas(&self, number: usize) -> Vec<[u32; 3]> {
+    pub(crate) fn ctas(&self, number: usize) -> Vec<[u32; 3]> {
         let first = position(self.extents(), number);
         let size = self.cluster.iter().product::<u32>() as usize;
         let within = |rank: usize| {
@@ -200,7 +225,7 @@ impl Clusters {
     }
 
     /// The number of a CTA of the grid, x fastest.
-    fn number(&self, [i, j, k]: [u32; 3]) -> usize {
+    pub(crate) fn number(&self, [i, j, k]: [u32; 3]) -> usize {
         let [x, y, _] = self.grid.map(|extent| extent as usize);
         i as usize + x * (j as usize + y * k as usize)
     }

@@ -33,8 +33,9 @@ use crate::counters::{Event, Printed, Trace};
 use crate::departures::Departures;
 use crate::error::{EmuError, ErrorKind};
 use crate::grid::{self, Ended, Grid, Meets};
-use crate::memory::Memory;
+use crate::memory::{Buffer, Memory};
 use crate::options::Options;
+use crate::overlap::{self, Flight, StreamLaunch};
 use crate::roles::Clock;
 use crate::view::{Launched, View};
 use products::Products;
@@ -52,6 +53,56 @@ pub fn run_kernel(
     options: &Options,
 ) -> Result<Trace, EmuError> {
     run_prepared(kernel, &Prepared::new(kernel), memory, options)
+}
+
+/// Runs launches of a stream, which overlap where programmatic dependent launch lets them; `buffers` are those that the
+/// launches name.
+///
+/// # Errors
+/// A launch fails, or touches what one that may still run touches.
+pub fn run_kernel_stream(
+    launches: &[StreamLaunch<'_, Kernel>],
+    buffers: &mut [Buffer],
+    options: &Options,
+) -> Result<Vec<Trace>, EmuError> {
+    let prepared: Vec<Prepared> =
+        launches.iter().map(|launch| Prepared::new(launch.kernel)).collect();
+    run_prepared_stream(&launches.iter().zip(&prepared).collect::<Vec<_>>(), buffers, options)
+}
+
+/// [`run_kernel_stream`] with what earlier runs of the same kernels left.
+pub(crate) fn run_prepared_stream(
+    launches: &[(&StreamLaunch<'_, Kernel>, &Prepared)],
+    buffers: &mut [Buffer],
+    options: &Options,
+) -> Result<Vec<Trace>, EmuError> {
+    let flights = launches.iter().map(|(launch, prepared)| flight(launch, prepared, options));
+    overlap::run(&flights.collect::<Vec<_>>(), buffers, options)
+}
+
+fn flight<'k>(
+    launch: &'k StreamLaunch<'_, Kernel>,
+    prepared: &'k Prepared,
+    options: &'k Options,
+) -> Flight<'k, SharedTiles> {
+    let kernel = launch.kernel;
+    let run = move |cta, launched: Launched<'_>, member: Member<'_, SharedTiles>| {
+        let mut machine = Machine::new(kernel, prepared, launched, member, cta, options.max_steps);
+        machine.block(&kernel.body)?;
+        machine.end()
+    };
+    Flight {
+        name: &kernel.name,
+        grid: grid_of(kernel, options),
+        bound: &launch.bound,
+        shared: Box::new(|| SharedTiles::new(kernel)),
+        run: Box::new(run),
+    }
+}
+
+fn grid_of<'k>(kernel: &'k Kernel, options: &'k Options) -> Grid<'k> {
+    let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
+    Grid { params, launch, span, roles: kernel.roles.len(), meets: meets(kernel), options }
 }
 
 /// What every run of a kernel needs again; made as runs need it.
@@ -84,10 +135,7 @@ pub(crate) fn run_prepared(
         let traces = ranks::run(kernel, prepared, std::slice::from_mut(memory), 1, options)?;
         return Ok(traces.into_iter().next().unwrap_or_default());
     }
-    let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
-    let (roles, meets) = (kernel.roles.len(), meets(kernel));
-    let grid = Grid { params, launch, span, roles, meets, options };
-    grid::run_grid(&grid, memory, shared, run)
+    grid::run_grid(&grid_of(kernel, options), memory, shared, run)
 }
 
 /// What the CTAs have to do with each other.
@@ -195,6 +243,7 @@ impl<'k> Machine<'k> {
 
     fn stmt(&mut self, stmt: &'k Stmt) -> Result<(), EmuError> {
         self.step(stmt.span)?;
+        self.view.learn(&self.clock);
         match &stmt.kind {
             StmtKind::Def { results, op } => self.define(results, op, stmt.span)?,
             StmtKind::SetVar { var, slot, value } => {
@@ -227,8 +276,8 @@ impl<'k> Machine<'k> {
                 self.clock.meet();
                 self.meetings = self.member.meet(stmt.span)?;
             }
-            StmtKind::GridWait => self.view.wait(),
-            StmtKind::GridLaunch => {}
+            StmtKind::GridWait => self.view.wait(&self.clock, stmt.span)?,
+            StmtKind::GridLaunch => self.view.let_go(stmt.span)?,
             StmtKind::Assert { cond, message } => {
                 if self.code(*cond) == 0 {
                     return Err(failed_assert(message, stmt.span));

@@ -25,6 +25,16 @@ pub(crate) fn check(
     params: &IndexVec<ParamId, Param>,
     memory: &Memory,
 ) -> Result<Extents, EmuError> {
+    let extents = check_arguments(params, memory)?;
+    check_contracts(params, memory)?;
+    Ok(extents)
+}
+
+/// Checks every argument against its parameter, but for the values of buffers; returns the extents.
+pub(crate) fn check_arguments(
+    params: &IndexVec<ParamId, Param>,
+    memory: &Memory,
+) -> Result<Extents, EmuError> {
     if memory.arguments.len() != params.len() {
         let (found, needed) = (memory.arguments.len(), params.len());
         let span = params.iter().next().map_or(Span::default(), |p| p.span);
@@ -37,12 +47,20 @@ pub(crate) fn check(
         check_argument(param, &shape, &memory.arguments[id])?;
         extents.push(shape);
     }
+    Ok(extents)
+}
+
+/// Checks the contracts of what the kernel reads.
+pub(crate) fn check_contracts(
+    params: &IndexVec<ParamId, Param>,
+    memory: &Memory,
+) -> Result<(), EmuError> {
     for (id, param) in params.iter_enumerated() {
         if param.access != Access::Output {
             check_contract(params, memory, id, "at launch")?;
         }
     }
-    Ok(extents)
+    Ok(())
 }
 
 /// Checks the contracts that the kernel's stores promise.

@@ -22,6 +22,7 @@ mod kernel;
 mod launch;
 mod memory;
 mod options;
+mod overlap;
 mod pipes;
 mod plan;
 mod ranks;
@@ -33,11 +34,12 @@ mod turns;
 mod view;
 
 pub use counters::{Event, Printed, Trace};
-pub use device::{run_device, run_device_on_ranks};
+pub use device::{run_device, run_device_on_ranks, run_device_stream};
 
 pub use error::{EmuError, ErrorDetail, ErrorKind};
-pub use kernel::{run_kernel, run_kernel_on_ranks};
+pub use kernel::{run_kernel, run_kernel_on_ranks, run_kernel_stream};
 pub use memory::{Argument, Buffer, Memory};
 pub use options::{Options, Policy, Schedule};
+pub use overlap::{Bound, StreamLaunch, StreamMemory};
 pub use plan::{EmuExecutor, PlanFailure, SourceError, instantiate, signature};
 pub use ranks::fill_ranks;

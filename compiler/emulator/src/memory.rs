@@ -1,5 +1,7 @@
 //! The memory of a launch: one argument a parameter, with every element known to be written or not.
 
+use std::sync::Arc;
+
 use kernel_abi::DType;
 use kernel_abi::numeric::{self, random};
 use kernel_ir::index::IndexVec;
@@ -9,27 +11,36 @@ use kernel_ir::ops::Elements;
 use crate::error::EmuError;
 use crate::launch;
 
-/// A buffer: little-endian bytes, and which elements have been written.
+/// A buffer: little-endian bytes, and which elements have been written. Clones share their content until one of them
+/// is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Buffer {
     dtype: DType,
     len: usize,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     /// One bit an element; absent when all are written.
-    written: Option<Vec<u64>>,
+    written: Option<Arc<Vec<u64>>>,
+}
+
+impl Default for Buffer {
+    /// A buffer without elements.
+    fn default() -> Buffer {
+        Buffer::poison(DType::U8, 0)
+    }
 }
 
 impl Buffer {
     /// A buffer whose elements are all written: little-endian, row-major, e2m1 two a byte with the even
     /// element in the low nibble.
     pub fn filled(dtype: DType, bytes: Vec<u8>) -> Buffer {
-        Buffer { dtype, len: numeric::elements_in(dtype, bytes.len()), bytes, written: None }
+        let len = numeric::elements_in(dtype, bytes.len());
+        Buffer { dtype, len, bytes: Arc::new(bytes), written: None }
     }
 
     /// A buffer of `len` elements that nothing has written.
     pub fn poison(dtype: DType, len: usize) -> Buffer {
-        let bytes = vec![0; numeric::bytes_of(dtype, len)];
-        let written = (len > 0).then(|| vec![0; len.div_ceil(64)]);
+        let bytes = Arc::new(vec![0; numeric::bytes_of(dtype, len)]);
+        let written = (len > 0).then(|| Arc::new(vec![0; len.div_ceil(64)]));
         Buffer { dtype, len, bytes, written }
     }
 
@@ -51,7 +62,7 @@ impl Buffer {
         for (i, &code) in codes.iter().enumerate() {
             numeric::write_element(dtype, &mut bytes, i, code);
         }
-        Buffer { dtype, len: codes.len(), bytes, written: None }
+        Buffer { dtype, len: codes.len(), bytes: Arc::new(bytes), written: None }
     }
 
     /// A buffer of `dtype` with the given values, rounded; integers are truncated and saturate.
@@ -134,17 +145,22 @@ impl Buffer {
 
     /// Sets an element.
     pub(crate) fn write(&mut self, index: usize, code: u64) {
-        numeric::write_element(self.dtype, &mut self.bytes, index, code);
+        numeric::write_element(
+            self.dtype,
+            Arc::make_mut(&mut self.bytes).as_mut_slice(),
+            index,
+            code,
+        );
         if let Some(bits) = &mut self.written {
-            bits[index / 64] |= 1 << (index % 64);
+            Arc::make_mut(bits)[index / 64] |= 1 << (index % 64);
         }
     }
 
     /// Sets consecutive elements of whole bytes.
     pub(crate) fn write_run(&mut self, start: usize, bytes: &[u8]) {
         let size = self.dtype.bytes().map_or(1, |size| size as usize);
-        self.bytes[start * size..][..bytes.len()].copy_from_slice(bytes);
-        if let Some(bits) = &mut self.written {
+        Arc::make_mut(&mut self.bytes)[start * size..][..bytes.len()].copy_from_slice(bytes);
+        if let Some(bits) = self.written.as_mut().map(Arc::make_mut) {
             for i in start..start + bytes.len() / size {
                 bits[i / 64] |= 1 << (i % 64);
             }
@@ -155,16 +171,17 @@ impl Buffer {
     pub(crate) fn forget_all(&mut self) {
         let words = self.len.div_ceil(64);
         match &mut self.written {
-            Some(bits) => bits.fill(0),
-            None => self.written = (words > 0).then(|| vec![0; words]),
+            Some(bits) => Arc::make_mut(bits).fill(0),
+            None => self.written = (words > 0).then(|| Arc::new(vec![0; words])),
         }
     }
 
     /// Makes an element poison.
     pub(crate) fn forget(&mut self, index: usize) {
         let len = self.len;
-        let bits = self.written.get_or_insert_with(|| vec![u64::MAX; len.div_ceil(64)]);
-        bits[index / 64] &= !(1 << (index % 64));
+        let all = || Arc::new(vec![u64::MAX; len.div_ceil(64)]);
+        let bits = self.written.get_or_insert_with(all);
+        Arc::make_mut(bits)[index / 64] &= !(1 << (index % 64));
     }
 }
 

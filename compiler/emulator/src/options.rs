@@ -12,6 +12,8 @@ pub struct Options {
     pub max_steps: u64,
     /// In which order what runs at once takes turns.
     pub schedule: Schedule,
+    /// In a plan, a kernel with `pdl: consumer` or `both` starts while the kernel before it still runs.
+    pub overlap: bool,
 }
 
 /// In which order CTAs of a cluster take turns. A kernel without faults gives the same bits in every one.
@@ -50,11 +52,13 @@ impl Schedule {
 }
 
 impl Options {
-    /// All threads of the pool, producers running, a limit that no sensible kernel reaches, each in its turn.
+    /// All threads of the pool, producers running, a limit that no sensible kernel reaches, each in its turn, kernels of
+    /// a plan one after the other.
     pub const STANDARD: Options = Options {
         parallel: true,
         producer_running: true,
         max_steps: 50_000_000,
         schedule: Schedule::STANDARD,
+        overlap: false,
     };
 }

@@ -1,4 +1,5 @@
-//! Runs a plan on the emulator: every node on every simulated rank, in the order of the plan.
+//! Runs a plan on the emulator: every node on every simulated rank, in the order of the plan; kernels that follow each
+//! other overlap where the options say so.
 //!
 //! Ranks live in one process and are in step: a collective sees what all ranks wrote. Buffers that live
 //! within one step are poison at its start, so a kernel that reads what this step has not written stops
@@ -6,10 +7,12 @@
 
 mod collectives;
 mod instantiate;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use kernel_abi::exec::Executor;
@@ -182,6 +185,23 @@ impl EmuExecutor {
         }
     }
 
+    /// True for a kernel that may be in a stream with others.
+    fn overlaps(&self, index: usize) -> bool {
+        self.kernels[index].as_ref().is_some_and(|ready| ready.kernel.launch.world.is_none())
+    }
+
+    /// Runs kernels that follow each other, overlapping, on every rank.
+    fn stream(&mut self, nodes: Range<usize>) -> Result<(), PlanFailure> {
+        let EmuExecutor { plan, kernels, ranks, options } = self;
+        let run = |(rank, buffers): (usize, &mut RankBuffers)| {
+            stream::run(plan, kernels, nodes.clone(), rank, buffers, options)
+        };
+        match &mut ranks[..] {
+            [only] => run((0, only)),
+            all => all.par_iter_mut().enumerate().map(run).collect::<Result<(), _>>(),
+        }
+    }
+
     fn slot(&self, rank: u32, buffer: BufferId) -> Result<&Buffer, PlanFailure> {
         let slot = self.ranks.get(rank as usize).and_then(|buffers| buffers.get(buffer.index()));
         slot.ok_or(PlanFailure::Absent { buffer: buffer.0, rank })
@@ -226,7 +246,22 @@ impl Executor for EmuExecutor {
                 }
             }
         }
-        (0..self.plan.nodes.len()).try_for_each(|index| self.node(index))
+        let count = self.plan.nodes.len();
+        if !self.options.overlap {
+            return (0..count).try_for_each(|index| self.node(index));
+        }
+        let mut at = 0;
+        while at < count {
+            let end = (at..count).find(|&index| !self.overlaps(index)).unwrap_or(count);
+            if end == at {
+                self.node(at)?;
+                at += 1;
+            } else {
+                self.stream(at..end)?;
+                at = end;
+            }
+        }
+        Ok(())
     }
 }
 

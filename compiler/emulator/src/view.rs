@@ -14,6 +14,8 @@ use crate::fabric::Party;
 use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
+use crate::overlap::{Does, Passenger};
+use crate::roles::Clock;
 use crate::turns::Seat;
 
 /// Elements of a page of stores.
@@ -29,6 +31,8 @@ pub(crate) struct Launched<'m> {
     pub(crate) early: bool,
     /// The CTA among others, where they share memory.
     party: Option<Party<'m>>,
+    /// The CTA among those of other launches, where these may overlap.
+    passenger: Option<Passenger<'m>>,
 }
 
 impl<'m> Launched<'m> {
@@ -40,7 +44,12 @@ impl<'m> Launched<'m> {
         options: &Options,
     ) -> Launched<'m> {
         let early = launch.pdl.is_consumer() && options.producer_running;
-        Launched { params, memory, extents, early, party: None }
+        Launched { params, memory, extents, early, party: None, passenger: None }
+    }
+
+    /// The same in a stream of launches that may overlap.
+    pub(crate) fn in_stream(self, passenger: Passenger<'m>) -> Launched<'m> {
+        Launched { passenger: Some(passenger), ..self }
     }
 
     /// The same among other CTAs.
@@ -246,11 +255,56 @@ impl<'m> View<'m> {
     }
 
     /// `grid_wait`: earlier kernels have ended, and may have written over what this one stored before.
-    pub(crate) fn wait(&mut self) {
+    pub(crate) fn wait(&mut self, clock: &Clock, span: Span) -> Result<(), EmuError> {
         if self.launched.early && !self.waited && !self.roles_waited {
             self.lose_stores();
         }
+        if let Some(passenger) = self.launched.passenger {
+            self.launched.memory = passenger.wait(clock, span)?;
+        }
         self.waited = true;
+        Ok(())
+    }
+
+    /// In a stream, before the threads have waited: learns that others have whose work they know of.
+    pub(crate) fn learn(&mut self, clock: &Clock) {
+        if let (Some(passenger), false) = (self.launched.passenger, self.waited)
+            && let Some(memory) = passenger.known_wait(clock)
+        {
+            self.launched.memory = memory;
+            self.waited = true;
+        }
+    }
+
+    /// `grid_launch`.
+    pub(crate) fn let_go(&self, span: Span) -> Result<(), EmuError> {
+        self.launched.passenger.map_or(Ok(()), |passenger| passenger.let_go(self.waited, span))
+    }
+
+    /// Notes an access, where other launches may meet it.
+    fn note(
+        &self,
+        does: Does,
+        param: ParamId,
+        elements: std::ops::Range<usize>,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        match self.launched.passenger {
+            Some(passenger) => passenger.note((does, self.waited), param, elements, span),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that elements may be written from now on.
+    pub(crate) fn note_copy(
+        &self,
+        param: ParamId,
+        start: u64,
+        count: usize,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let start = self.inside(param, start as i64, count, span)?;
+        self.note(Does::Write, param, start..start + count, span)
     }
 
     /// What a role sees that begins.
@@ -266,6 +320,7 @@ impl<'m> View<'m> {
         let mut view: View<'s> = View { bytes_read: 0, bytes_written: 0, ..self.clone() };
         let party = view.launched.party;
         view.launched.party = party.map(|party| party.begin_role(seat, role, declared));
+        view.launched.passenger = view.launched.passenger.map(|passenger| passenger.at(seat));
         view
     }
 
@@ -347,6 +402,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<u32, EmuError> {
         let index = self.inside(param, at, 1, span)?;
+        self.note(Does::Write, param, index..index + 1, span)?;
         Ok(self.launched.party().arrive(param, index, limit))
     }
 
@@ -359,6 +415,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<u32, EmuError> {
         let index = self.inside(param, at, 1, span)?;
+        self.note(Does::Write, param, index..index + 1, span)?;
         let party = self.launched.party();
         let ticket = party.take(param, index, limit);
         party.pause();
@@ -375,6 +432,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<u64, EmuError> {
         let index = self.inside(param, at as i64, 1, span)?;
+        self.note(Does::Write, param, index..index + 1, span)?;
         let declared = &self.launched.params[param];
         let dtype = declared.dtype;
         let old = self.launched.party().update((param, declared), index, (op, by), span);
@@ -422,6 +480,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<(), EmuError> {
         let start = self.inside(param, start as i64, count, span)?;
+        self.note(Does::Read, param, start..start + count, span)?;
         let buffer = self.launched.buffer(param);
         let dtype = buffer.dtype();
         if let Some(party) = self.launched.sharing(param) {
@@ -506,6 +565,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<(), EmuError> {
         let (index, party) = (self.inside(param, at, 1, span)?, self.launched.party());
+        self.note(Does::Write, param, index..index + 1, span)?;
         match usize::try_from(rank).ok().filter(|&rank| rank < party.world) {
             Some(rank) => party.signal(rank, param, index, add),
             None => {
@@ -525,6 +585,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<(), EmuError> {
         let index = self.inside(param, at, 1, span)?;
+        self.note(Does::Read, param, index..index + 1, span)?;
         let declared = &self.launched.params[param];
         self.launched.party().wait((param, declared), index, until, span)
     }
@@ -556,6 +617,7 @@ impl<'m> View<'m> {
         span: Span,
     ) -> Result<(), EmuError> {
         let start = self.inside(param, start as i64, count, span)?;
+        self.note(Does::Write, param, start..start + count, span)?;
         let dtype = self.launched.params[param].dtype;
         let site = self.sites.len() as u32;
         let mut done = 0;

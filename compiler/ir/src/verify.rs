@@ -238,7 +238,13 @@ pub fn device(kernel: DeviceKernel, source: &Verified<Kernel>) -> Outcome<Device
             run(&kernel, &mut sink);
         }
     }
-    let (mut diagnostics, waived) = waivers::apply(&source.waivers, sink.into_sorted());
+    // A finding on the whole kernel stands where the kernel does, so that it can be waived there.
+    let placed = |found: Diagnostic| match found.primary() {
+        Some(_) => found,
+        None => found.label(source.span, ""),
+    };
+    let found = sink.into_sorted().into_iter().map(placed).collect();
+    let (mut diagnostics, waived) = waivers::apply(&source.waivers, found);
     // A waiver that was needed at the kernel level may have nothing to silence here.
     diagnostics.retain(|d| d.code != Code::E0112);
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);

@@ -171,6 +171,7 @@ codes! {
     E0717 "race between ranks" "fails:\n    store v -> inbox@peer(p)@t[rank, :];\n    let w = load inbox@t;                           // the others may be writing it\nA rank reads what another rank writes, or overwrites what it may still read, and no signal and wait order the two. The message names both places.";
     E0718 "race between roles" "Two roles touch one element of shared memory, one of them writes, and nothing orders the two: neither a `sync` of all threads between the regions nor a barrier that one releases and the other waits for.";
     E0719 "barrier out of turn" "A role waits for a round of a barrier that is neither the one at hand nor the last, which a thread cannot tell apart, or more arrive than a round takes. The verifier refuses kernels that can do this (E0154), so it is a fault of the compiler.";
+    E0720 "race between launches" "fails, where the launch before writes x:\n    let v = load x;                                 // that launch may still run\n    grid_wait;\nA kernel with `pdl: consumer` or `both` starts while the launch before it still runs. What that one writes is read, and what it reads or writes is written, after `grid_wait` only. A wait covers the launch before and what that one waited for: one that can end without waiting leaves those before it uncovered. The message names both places.";
 
     // The back end and its tools.
     E0801 "ptxas is missing" "Machine code is made by ptxas. `cargo xtask test` installs the pinned version; `kernelc doctor` says where it is looked for.";

@@ -208,6 +208,11 @@ impl<E: Executor> Decoder<E> {
         &self.executor
     }
 
+    /// The executor, to change how it runs.
+    pub fn executor_mut(&mut self) -> &mut E {
+        &mut self.executor
+    }
+
     /// The buffers of the step.
     pub fn host(&self) -> &HostBuffers {
         &self.host

@@ -88,6 +88,9 @@ impl Machine<'_> {
         let count = all.len() * 8 / dtype.bits() as usize;
         let code = |i| numeric::read_element(dtype, &all, i).expect("the element lies inside");
         let elements = Elements::from_codes(dtype, (0..count).map(code));
+        for &(start, count, _) in &runs {
+            self.view.note_copy(param, start, count, span)?;
+        }
         let landing = Landing::new(param, runs);
         self.departures.start(Cargo { pieces: read, elements }, landing, late, span)
     }

@@ -48,6 +48,11 @@ pub(super) struct Marks {
 }
 
 impl Marks {
+    /// True where somebody has written it.
+    pub(super) fn is_written(&self) -> bool {
+        self.write.is_some() || !self.updates.is_empty()
+    }
+
     /// Notes an access, where `knows` tells which earlier ones are in order before it.
     pub(super) fn note(
         &mut self,

@@ -76,6 +76,9 @@ impl<'k> Machine<'k> {
             runs.push((start, count, at));
             Ok(())
         })?;
+        for &(start, count, _) in &runs {
+            self.view.note_copy(param, start, count, span)?;
+        }
         let landing = Landing::new(param, runs);
         self.departures.start(Cargo { from, seen, name }, landing, late, span)?;
         self.departures.close();

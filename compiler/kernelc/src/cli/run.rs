@@ -1,6 +1,7 @@
 //! `kernelc run FILE`: one kernel on the emulator.
 
 mod ranks;
+mod stream;
 
 use std::path::PathBuf;
 
@@ -61,9 +62,14 @@ pub struct RunArgs {
     /// Runs in so many orders in which CTAs of a cluster, or of several ranks, take turns, by --seed: all must give the same bits.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub schedules: u64,
-    /// Launches in a row of a kernel over several ranks, each of which goes on at its own pace.
+    /// Launches in a row. Ranks go on at their own pace. On one rank a launch of a kernel with `pdl: consumer` or `both`
+    /// overlaps the one before it: it begins when all CTAs of that one have passed `grid_launch` or have ended.
     #[arg(long, default_value_t = 1)]
     pub launches: usize,
+    /// A further kernel of the file that is launched next, and overlaps like --launches; may be given several times.
+    /// Parameters of one name are one buffer or scalar, and --bind is for every kernel that has the parameter.
+    #[arg(long, value_name = "KERNEL")]
+    pub then: Vec<String>,
 }
 
 /// A level of the IR.
@@ -96,6 +102,9 @@ pub fn run(cli: &Cli, args: &RunArgs) -> Answer {
 fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
     let mut session = Session::new();
     let front = session.open(cli.format, &args.file)?;
+    if !args.then.is_empty() {
+        return stream::execute(cli, args, (&session, &front));
+    }
     let (template, bindings, target) = session.pick(cli.format, &front, &args.kernel)?;
     let refuse =
         |found: &[Diagnostic]| Box::new(output::diagnostics(cli.format, &session.sources, found));
@@ -104,6 +113,9 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
 
     if built.kernel.launch.world.is_some() {
         return ranks::execute(cli, args, &built, &|found| refuse(found));
+    }
+    if args.launches != 1 {
+        return stream::execute(cli, args, (&session, &front));
     }
     let mut memory = Memory::new(&built.kernel.params);
     for input in &args.inputs {
@@ -465,6 +477,18 @@ fn report(format: Format, built: &Built, memory: &Memory, trace: &Trace) -> Answ
         answer.stdout.push_str(&printed.text);
     }
     let is_shown = |p: &Param| p.access.is_writable() && p.name != trace::PARAM;
+    answer.stdout.push_str(&buffers(format, built, memory, &is_shown));
+    answer
+}
+
+/// How the buffers begin that are shown.
+fn buffers(
+    format: Format,
+    built: &Built,
+    memory: &Memory,
+    is_shown: &dyn Fn(&Param) -> bool,
+) -> String {
+    let mut lines = String::new();
     let buffers = built.kernel.params.iter_enumerated().filter(|(_, p)| is_shown(p));
     for (id, param) in buffers {
         let Some(buffer) = memory.buffer(id) else { continue };
@@ -476,11 +500,11 @@ fn report(format: Format, built: &Built, memory: &Memory, trace: &Trace) -> Answ
                 "buffer": param.name, "dtype": param.dtype.name(), "shape": shape_of(built, memory, id),
                 "unwritten": buffer.first_unwritten(), "head": head,
             });
-            answer.stdout.push_str(&format!("{line}\n"));
+            lines.push_str(&format!("{line}\n"));
         } else {
             let text: Vec<String> = head.iter().map(|v| format!("{v}")).collect();
             let more = if buffer.len() > 8 { ", …" } else { "" };
-            answer.stdout.push_str(&format!(
+            lines.push_str(&format!(
                 "{} : {}{:?} = [{}{more}]\n",
                 param.name,
                 param.dtype,
@@ -489,7 +513,7 @@ fn report(format: Format, built: &Built, memory: &Memory, trace: &Trace) -> Answ
             ));
         }
     }
-    answer
+    lines
 }
 
 fn extents(params: &IndexVec<ParamId, Param>, param: &Param) -> String {
