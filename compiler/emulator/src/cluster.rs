@@ -152,6 +152,11 @@ impl<'c, S> Member<'c, S> {
         locked(&self.cluster.meeting).number
     }
 
+    /// The first CTA of the cluster, and the number of the meeting that comes next.
+    pub(crate) fn meeting(self) -> ([u32; 3], u32) {
+        (self.position(0), self.meetings())
+    }
+
     /// Meets all CTAs of the cluster; the number of meetings so far.
     ///
     /// # Errors

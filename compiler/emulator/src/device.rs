@@ -24,8 +24,8 @@ use std::rc::Rc;
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::device::{
-    Arg, Change, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, OpRole, SlotId, Special,
-    Vector,
+    Arg, Change, DeviceKernel, DeviceOp, DeviceStmt, FragId, Lanes, LocId, OpLoc, OpRole, SlotId,
+    Special, Vector,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::{Id, IndexVec};
@@ -118,7 +118,22 @@ fn meets(kernel: &DeviceKernel) -> Meets {
         return Meets::Waits;
     }
     let counts = kernel.params.iter().any(|param| param.counts_arrivals());
-    if counts || updates(&kernel.body) { Meets::Counts } else { Meets::Apart }
+    let shares = counts || hands_over(kernel) || updates(&kernel.body);
+    if shares { Meets::Counts } else { Meets::Apart }
+}
+
+/// True where a CTA of a cluster may read what another one stores.
+fn hands_over(kernel: &DeviceKernel) -> bool {
+    let mut loaded = kernel.locs.iter().filter_map(|loc| {
+        let OpRole::Load { param, .. } = loc.role else { return None };
+        Some(param)
+    });
+    let stores = |param: ParamId| {
+        let is_store =
+            |loc: &OpLoc| matches!(loc.role, OpRole::Store { param: of, .. } if of == param);
+        kernel.locs.iter().any(is_store)
+    };
+    kernel.launch.cluster_size() > 1 && loaded.any(stores)
 }
 
 /// True where it depends on other CTAs what some statement does.
@@ -383,7 +398,8 @@ impl<'k> Machine<'k> {
                 self.uniform_only("a barrier of the cluster", loc)?;
                 self.interval += 1;
                 self.clock.meet();
-                self.meetings = self.member.meet(self.span(loc))?;
+                let (member, meeting, span) = (self.member, self.member.meeting(), self.span(loc));
+                self.meetings = self.view.meet_cluster(meeting, || member.meet(span))?;
             }
             DeviceOp::RoleBarrier { .. } => {
                 self.uniform_only("a barrier", loc)?;

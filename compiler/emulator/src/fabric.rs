@@ -14,6 +14,7 @@ mod party;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use kernel_abi::Access;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Param, ParamId};
 
@@ -40,6 +41,8 @@ struct State {
     now: Vec<u32>,
     /// What roles that have ended knew, by CTA: of no use to others before all meet.
     ended: BTreeMap<usize, Clock>,
+    /// What those knew who came to a meeting, by the first CTA of the cluster and the number of the meeting.
+    meetings: BTreeMap<(usize, u32), Clock>,
     memory: BTreeMap<(usize, ParamId), Shared>,
 }
 
@@ -50,15 +53,18 @@ pub(crate) enum Between {
     Ranks,
     /// CTAs of one grid: threads of one CTA are in order with each other as far as this goes.
     Ctas,
+    /// CTAs of several ranks, and those of a rank among themselves.
+    All,
 }
 
 impl Between {
     /// True for a buffer that they share.
     pub(crate) fn shares(self, param: &Param) -> bool {
-        let is_peer = param.access == kernel_abi::Access::Peer;
+        let is_peer = param.access == Access::Peer;
         match self {
             Between::Ranks => is_peer,
             Between::Ctas => !is_peer && param.access.is_writable(),
+            Between::All => is_peer || param.access.is_writable(),
         }
     }
 }
@@ -95,7 +101,8 @@ impl Fabric {
             }
         }
         let (clocks, now) = (vec![Clock::default(); parts], vec![1; parts]);
-        let state = State { clocks, now, ended: BTreeMap::new(), memory };
+        let (ended, meetings) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { clocks, now, ended, meetings, memory };
         Fabric { state: Mutex::new(state), between, ctas, parties }
     }
 
@@ -126,11 +133,15 @@ impl Fabric {
         state.ended.remove(&cta);
     }
 
-    /// Refuses counters that do not start again at zero.
-    pub(crate) fn check_counters(&self, params: &IndexVec<ParamId, Param>) -> Result<(), EmuError> {
+    /// Refuses counters of a rank that do not start again at zero.
+    pub(crate) fn check_counters(
+        &self,
+        params: &IndexVec<ParamId, Param>,
+        rank: usize,
+    ) -> Result<(), EmuError> {
         let state = self.lock();
         for (id, param) in params.iter_enumerated().filter(|(_, param)| param.counts_arrivals()) {
-            let Some(words) = state.memory.get(&(0, id)) else { continue };
+            let Some(words) = state.memory.get(&(rank, id)) else { continue };
             let value = |&i: &usize| words.buffer.code(i).is_some_and(|code| code != 0);
             if let Some(index) = (0..words.buffer.len()).find(value) {
                 let name = &param.name;

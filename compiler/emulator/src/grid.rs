@@ -157,7 +157,7 @@ pub(crate) fn run_grid<S: Send>(
         }
     };
     let Some(fabric) = fabric else { return finish(params, launch.grid, memory, ended) };
-    fabric.check_counters(params)?;
+    fabric.check_counters(params, 0)?;
     fabric.into_memories(std::slice::from_mut(memory));
     gather(params, memory, ended)
 }

@@ -13,7 +13,7 @@ mod smem;
 mod tests;
 mod tmem;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -21,7 +21,8 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
 use kernel_ir::kernel::{
-    Kernel, Op, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId, VarId, Word, Words,
+    Kernel, Op, ParamId, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, TileAccess, ValueId,
+    VarId, Word, Words,
 };
 use kernel_ir::ops::contract::Contraction;
 use kernel_ir::ops::{AtomicOp, Elements};
@@ -145,7 +146,36 @@ fn meets(kernel: &Kernel) -> Meets {
         return Meets::Waits;
     }
     let counts = kernel.params.iter().any(|param| param.counts_arrivals());
-    if counts || updates(&kernel.body) { Meets::Counts } else { Meets::Apart }
+    let hands_over = kernel.launch.cluster_size() > 1 && {
+        let mut touched = Touched::default();
+        touched.by(&kernel.body);
+        touched.loaded.intersection(&touched.stored).next().is_some()
+    };
+    let shares = counts || hands_over || updates(&kernel.body);
+    if shares { Meets::Counts } else { Meets::Apart }
+}
+
+/// Buffers that statements touch.
+#[derive(Default)]
+struct Touched {
+    loaded: BTreeSet<ParamId>,
+    stored: BTreeSet<ParamId>,
+}
+
+impl Touched {
+    fn by(&mut self, stmts: &[Stmt]) {
+        for stmt in stmts {
+            match &stmt.kind {
+                StmtKind::Store { access, .. } => self.stored.extend(access.storage.param()),
+                StmtKind::Def { op: Op::Load { access, .. }, .. }
+                | StmtKind::CopyAsync { source: access, .. }
+                | StmtKind::Pipe(PipeOp::Copy { source: access, .. }) => {
+                    self.loaded.extend(access.storage.param());
+                }
+                other => other.bodies().into_iter().for_each(|body| self.by(body)),
+            }
+        }
+    }
 }
 
 /// True where it depends on other CTAs what some statement does.
@@ -274,7 +304,8 @@ impl<'k> Machine<'k> {
             StmtKind::Role { .. } => unreachable!("a block runs its roles itself"),
             StmtKind::SyncCluster => {
                 self.clock.meet();
-                self.meetings = self.member.meet(stmt.span)?;
+                let (member, meeting) = (self.member, self.member.meeting());
+                self.meetings = self.view.meet_cluster(meeting, || member.meet(stmt.span))?;
             }
             StmtKind::GridWait => self.view.wait(&self.clock, stmt.span)?,
             StmtKind::GridLaunch => self.view.let_go(stmt.span)?,

@@ -285,7 +285,7 @@ impl Stream<'_> {
         }
         let trace = match &begun.fabric {
             Some(fabric) => {
-                fabric.check_counters(grid.params)?;
+                fabric.check_counters(grid.params, 0)?;
                 fabric.bring(grid.params, &mut memory);
                 grid::gather(grid.params, &memory, ended)
             }

@@ -13,8 +13,8 @@ use kernel_ir::kernel::{Launch, Param, ParamId, RANK};
 use crate::cluster::{Cluster, Member};
 use crate::counters::Trace;
 use crate::error::{EmuError, ErrorKind};
-use crate::fabric::{Between, Fabric, Party};
-use crate::grid::{self, Ended};
+use crate::fabric::{self, Between, Fabric, Party};
+use crate::grid::{self, Ended, Meets};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
@@ -28,6 +28,8 @@ pub(crate) struct Ranks<'k> {
     /// Roles of the kernel.
     pub(crate) roles: usize,
     pub(crate) span: Span,
+    /// What the CTAs of a rank have to do with each other.
+    pub(crate) meets: Meets,
     /// How often each rank launches it.
     pub(crate) launches: usize,
     pub(crate) options: &'k Options,
@@ -47,7 +49,7 @@ pub(crate) fn run<S: Send>(
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Vec<Trace>, EmuError> {
-    let Ranks { params, launch, roles, span, launches, options } = *ranks;
+    let Ranks { params, launch, roles, span, meets, launches, options } = *ranks;
     let world = launch.world.unwrap_or(1) as usize;
     if memories.len() != world {
         let message = format!("a kernel over {world} ranks, with memory for {}", memories.len());
@@ -65,7 +67,11 @@ pub(crate) fn run<S: Send>(
         set_rank(params, memory, rank);
         launch::check(params, memory)?;
     }
-    let fabric = Fabric::new(params, memories, Between::Ranks, ctas, roles);
+    for memory in memories.iter() {
+        fabric::check_zero(params, memory)?;
+    }
+    let between = if meets == Meets::Apart { Between::Ranks } else { Between::All };
+    let fabric = Fabric::new(params, memories, between, ctas, roles);
     let stage = |memory: Option<&Memory>| Stage {
         memory: memory.cloned().map_or_else(OnceLock::new, OnceLock::from),
         ended: Mutex::new(Vec::new()),
@@ -100,9 +106,16 @@ pub(crate) fn run<S: Send>(
             all.push((cta, ended));
             if all.len() == ctas {
                 all.sort_by_key(|(cta, _)| *cta);
-                let ended = all.drain(..).map(|(_, ended)| ended).collect();
+                let ended: Vec<Ended> = all.drain(..).map(|(_, ended)| ended).collect();
                 let mut memory = memory.clone();
-                finished.push(grid::finish(params, launch.grid, &mut memory, ended)?);
+                if between == Between::Ranks {
+                    finished.push(grid::finish(params, launch.grid, &mut memory, ended)?);
+                } else {
+                    fabric.check_counters(params, rank)?;
+                    let mut trace = Trace::default();
+                    ended.into_iter().for_each(|ended| trace.append(ended.trace));
+                    finished.push(trace);
+                }
                 fabric.end_launch(rank);
                 let next = &stages[rank][number + 1].memory;
                 next.set(memory).expect("a launch ends once");
@@ -122,6 +135,9 @@ pub(crate) fn run<S: Send>(
         *memory = last.expect("every launch has ended");
     }
     fabric.into_memories(memories);
+    for memory in memories.iter() {
+        launch::check_promises(params, memory)?;
+    }
     Ok(traces)
 }
 

@@ -556,16 +556,30 @@ impl<'m> View<'m> {
         }
     }
 
-    /// Raises a word of a rank.
+    /// All CTAs of the cluster that begins with this CTA meet, when `wait` has waited for them.
+    pub(crate) fn meet_cluster(
+        &self,
+        (first, number): ([u32; 3], u32),
+        wait: impl FnOnce() -> Result<u32, EmuError>,
+    ) -> Result<u32, EmuError> {
+        let Some(party) = self.launched.party else { return wait() };
+        party.come(first, number);
+        let next = wait()?;
+        party.leave(first, number);
+        Ok(next)
+    }
+
+    /// Raises a word of a rank, or of the own one.
     pub(crate) fn signal(
         &self,
-        (param, rank): (ParamId, i64),
+        (param, rank): (ParamId, Option<i64>),
         at: i64,
         add: u32,
         span: Span,
     ) -> Result<(), EmuError> {
         let (index, party) = (self.inside(param, at, 1, span)?, self.launched.party());
         self.note(Does::Write, param, index..index + 1, span)?;
+        let rank = rank.unwrap_or(party.rank as i64);
         match usize::try_from(rank).ok().filter(|&rank| rank < party.world) {
             Some(rank) => party.signal(rank, param, index, add),
             None => {

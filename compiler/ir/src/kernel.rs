@@ -148,6 +148,16 @@ impl Launch {
     pub fn cluster_size(&self) -> u32 {
         self.cluster.iter().product()
     }
+
+    /// The extents of the grid, but 1 along axes on which all CTAs are of one cluster.
+    pub fn between_clusters(&self) -> [u32; 3] {
+        let extents = self.grid.iter().zip(self.cluster);
+        let mut between = [1; 3];
+        for (between, (&grid, cluster)) in between.iter_mut().zip(extents) {
+            *between = if grid == cluster { 1 } else { grid };
+        }
+        between
+    }
 }
 
 /// The kernel's part in programmatic dependent launch.

@@ -31,7 +31,8 @@ pub fn run_device_on_ranks(
     };
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
-    let ranks = Ranks { params, launch, roles, span, launches, options };
+    let meets = super::meets(kernel);
+    let ranks = Ranks { params, launch, roles, span, meets, launches, options };
     ranks::run(&ranks, memories, || Shared::new(kernel), one)
 }
 
@@ -47,8 +48,10 @@ impl Machine<'_> {
     ) -> Result<(), EmuError> {
         for t in (0..self.threads).filter(|&t| self.is_active(t)) {
             let rank = match rank {
-                Some((frag, element)) => i64::from(self.code(frag, element, t, loc)? as u32 as i32),
-                None => 0,
+                Some((frag, element)) => {
+                    Some(i64::from(self.code(frag, element, t, loc)? as u32 as i32))
+                }
+                None => None,
             };
             let start = self.start(at, t, loc)?;
             let raised = self.view.signal((param, rank), start, add, self.span(loc));

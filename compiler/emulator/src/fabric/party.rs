@@ -1,5 +1,6 @@
 //! A CTA, or a role of it, at work among others.
 
+use kernel_abi::Access;
 use kernel_dsl::source::Span;
 use kernel_ir::index::Id;
 use kernel_ir::kernel::{Param, ParamId, Role, RoleId};
@@ -53,7 +54,7 @@ impl<'m> Party<'m> {
         let [x, y, z] = self.position(part);
         let of_role = if party == 0 { String::new() } else { format!("role {party} of ") };
         let of_rank = match self.fabric.between {
-            Between::Ranks => format!(" of rank {}", cta / self.fabric.ctas),
+            Between::Ranks | Between::All => format!(" of rank {}", cta / self.fabric.ctas),
             Between::Ctas => String::new(),
         };
         format!("{of_role}CTA ({x}, {y}, {z}){of_rank}")
@@ -98,6 +99,33 @@ impl<'m> Party<'m> {
         state.now[part] += 1;
     }
 
+    /// The CTA comes to a meeting of its cluster, whose first CTA this is.
+    pub(crate) fn come(&self, first: [u32; 3], number: u32) {
+        self.meet();
+        let mut state = self.fabric.lock();
+        let known = self.hand_over(&mut state);
+        let cluster = self.number(first);
+        // All that come here have left the one before the last.
+        state.meetings.retain(|&(of, before), _| of != cluster || before + 1 >= number);
+        state.meetings.entry((cluster, number)).or_default().join(&known);
+    }
+
+    /// All are there.
+    pub(crate) fn leave(&self, first: [u32; 3], number: u32) {
+        let mut state = self.fabric.lock();
+        let known = state.meetings.get(&(self.number(first), number)).cloned();
+        if let Some(known) = known {
+            let part = self.part();
+            state.clocks[part].join(&known);
+        }
+    }
+
+    /// The number of a CTA of the grid, x fastest.
+    fn number(&self, [i, j, k]: [u32; 3]) -> usize {
+        let [x, y, _] = self.grid.map(|extent| extent as usize);
+        i as usize + x * (j as usize + y * k as usize)
+    }
+
     /// Notes an access of an element of a rank; `then` gets what it holds, and may change it.
     fn access<T>(
         &self,
@@ -111,9 +139,9 @@ impl<'m> Party<'m> {
         let mut state = self.fabric.lock();
         let mark = Mark { party: part, interval: state.now[part], span };
         let parties = self.fabric.parties;
-        let is_own = |other: usize| match self.fabric.between {
-            Between::Ranks => other == part,
-            Between::Ctas => other / parties == part / parties,
+        let of_ranks = param.access == Access::Peer;
+        let is_own = |other: usize| {
+            if of_ranks { other == part } else { other / parties == part / parties }
         };
         match state.access(does, mark, (rank, id), index, is_own) {
             Ok(shared) => Ok(then(&mut shared.buffer)),
@@ -171,8 +199,8 @@ impl<'m> Party<'m> {
         let (part, earlier) = (self.part(), clash.earlier);
         let (own, other) = (self.name(part), self.name(earlier.party));
         let name = &param.name;
-        match (self.fabric.between, does, clash.did) {
-            (Between::Ranks, _, _) => {
+        match (param.access == Access::Peer, does, clash.did) {
+            (true, _, _) => {
                 let (does, did) = (does.verb(), clash.did.verb());
                 let message = format!(
                     "{own} {does} an element of `{name}` that {other} {did}, and no signal and wait order the two"
@@ -181,12 +209,12 @@ impl<'m> Party<'m> {
                     .other(earlier.span, format!("{other} {did} it here"))
                     .help("signal after the stores and a `sync`, and wait for every sender before the read")
             }
-            (Between::Ctas, Does::Write, Does::Write) => {
+            (false, Does::Write, Does::Write) => {
                 let message = format!("{own} and {other} store to one element of `{name}`");
                 EmuError::new(ErrorKind::StoreConflict, span, message)
                     .other(earlier.span, format!("{other} stores here"))
             }
-            (Between::Ctas, Does::Update(op), Does::Update(other_op)) => {
+            (false, Does::Update(op), Does::Update(other_op)) => {
                 let (does, did) = (op.name(), other_op.name());
                 let message = format!(
                     "`{name}` is changed by atomic.{does} where {other} changes it by atomic.{did}, and nothing orders the \
@@ -197,7 +225,7 @@ impl<'m> Party<'m> {
                     .help("let the last CTA do one of them: `if arrive.last`, or an earlier kernel")
             }
             // Whoever reads is told.
-            (Between::Ctas, does, Does::Read) => {
+            (false, does, Does::Read) => {
                 let message = format!(
                     "`{name}` is read where {own} {} it, and nothing orders the two",
                     does.verb()
@@ -206,7 +234,7 @@ impl<'m> Party<'m> {
                     .other(span, format!("{own} {} it here", does.verb()))
                     .help(ORDER)
             }
-            (Between::Ctas, does, did) => {
+            (false, does, did) => {
                 let (verb, did) =
                     (if does == Does::Read { "read" } else { "stored to" }, did.verb());
                 let message = format!(

@@ -40,7 +40,8 @@ pub(super) fn run(
     };
     let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
     let roles = kernel.roles.len();
-    let ranks = Ranks { params, launch, roles, span, launches, options };
+    let meets = super::meets(kernel);
+    let ranks = Ranks { params, launch, roles, span, meets, launches, options };
     ranks::run(&ranks, memories, || SharedTiles::new(kernel), one)
 }
 
@@ -48,13 +49,17 @@ impl Machine<'_> {
     pub(super) fn signal(&mut self, signal: &Signal) -> Result<(), EmuError> {
         let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
         let at = self.flag(signal.param, &index, 0);
+        let at_own = (signal.param, None);
+        if !self.kernel.params[signal.param].is_flag() {
+            return self.view.signal(at_own, at, signal.add, signal.span);
+        }
         let world = i64::from(self.kernel.launch.world.unwrap_or(1));
         let ranks = match signal.to {
             Some(to) => self.int(to)..self.int(to).saturating_add(1),
             None => 0..world,
         };
         for rank in ranks {
-            self.view.signal((signal.param, rank), at, signal.add, signal.span)?;
+            self.view.signal((signal.param, Some(rank)), at, signal.add, signal.span)?;
         }
         Ok(())
     }

@@ -333,14 +333,6 @@ impl<'a> Lower<'a> {
                 Diagnostic::error(Code::E0215, message).label(buffer.access.span, "").help(help),
             ));
         }
-        if buffer.access.counter && self.kernel.launch.cluster_size() > 1 {
-            return Err(self.not_built(buffer.access.span, "counters in a kernel with clusters"));
-        }
-        if buffer.access.counter && self.kernel.launch.world.is_some() {
-            return Err(
-                self.not_built(buffer.access.span, "counters in a kernel over several ranks")
-            );
-        }
         if buffer.access.qualifier == Qualifier::Peer && self.kernel.launch.world.is_none() {
             return Err(self.error(ranks::without_world(&buffer.name.text, buffer.access.span)));
         }

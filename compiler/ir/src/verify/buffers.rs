@@ -1,13 +1,13 @@
 //! Buffers that a kernel stores to: what their loads and further stores meet.
 //!
-//! Assumes structured, uniform control flow, and that `arrive.last` orders what a CTA did before it ahead of
-//! what the last one does after. Guarantees (E0116) that a load of such a buffer, outside of what the last
-//! arriver does, touches no element that another CTA of the launch stores: along each axis of the grid some
-//! axis of the buffer tells CTAs apart, by the same affine function of the CTA's index in both accesses, or by
-//! a slot number that a contract makes another one in each CTA, or CTAs are of one cluster, which meets between the
-//! load and the store. Reports (E0120) two accesses of one CTA, one of them a store, without a `sync` between, where
-//! their slices surely meet and are spread differently over the threads. What may or may not meet, what a loop's rounds do to each other, and loads of several replicas ahead
-//! of a store are left to the author.
+//! Assumes structured, uniform control flow. Guarantees (E0116) that a load of such a buffer touches no element that
+//! another CTA of the launch stores: along each axis of the grid some axis of the buffer tells CTAs apart, by the same
+//! affine function of the CTA's index in both accesses, or by a slot number that a contract makes another one in each
+//! CTA; or something orders the two: CTAs along it are of one cluster, which meets between them, or one stands ahead of
+//! an arrival at a word and the other is of the last to arrive there, or one stands ahead of a signal and the other
+//! behind the wait for all who share the word. Reports (E0120) two accesses of one CTA, one of them a store, without a
+//! `sync` between, where their slices surely meet and are spread differently over the threads. What may or may not meet,
+//! what a loop's rounds do to each other, and loads of several replicas ahead of a store are left to the author.
 
 mod ctas;
 mod meetings;
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
-use super::ranks::sharers;
+use super::ranks::{arrivers, sharers};
 use super::scalars::{Facts, Form, Knowledge};
 use crate::distribution::Distribution;
 use crate::kernel::{
@@ -29,7 +29,7 @@ use crate::kernel::{
 };
 use crate::ops::AtomicOp;
 use ctas::Owners;
-use meetings::{Seen, Sharing, Store};
+use meetings::{By, Seen, Sharing, Store};
 use place::Place;
 
 /// Accesses of one buffer that are remembered since the last `sync`.
@@ -50,12 +50,13 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         stored,
         iotas: BTreeSet::new(),
         loads: BTreeMap::new(),
-        arrivals: BTreeSet::new(),
-        is_last: false,
+        arrivals: BTreeMap::new(),
         recent: Vec::new(),
         outside: Vec::new(),
         beside: Vec::new(),
-        in_role: false,
+        role: None,
+        roles: 0,
+        last: None,
         in_loop: false,
         depth: 0,
         words: Vec::new(),
@@ -79,6 +80,23 @@ enum Does {
     Change(AtomicOp),
 }
 
+/// What orders CTAs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Of {
+    /// A word that signals raise.
+    Signal(ParamId, Form),
+    /// One arrival in the text.
+    Arrival,
+    /// A meeting of the cluster.
+    Cluster,
+}
+
+/// Something that orders CTAs, and along which axes of the grid they have their own.
+struct Word {
+    of: Of,
+    own: [u32; 3],
+}
+
 struct Walk<'a> {
     kernel: &'a Kernel,
     known: Knowledge<'a>,
@@ -87,21 +105,24 @@ struct Walk<'a> {
     stored: BTreeSet<ParamId>,
     iotas: BTreeSet<ValueId>,
     loads: BTreeMap<ValueId, &'a Op>,
-    /// Conditions that hold in the CTA that arrives last.
-    arrivals: BTreeSet<ValueId>,
-    is_last: bool,
+    /// Conditions that hold in the CTA that arrives last, each with the number of the word.
+    arrivals: BTreeMap<ValueId, usize>,
     /// Accesses since the last `sync` on some path.
     recent: Vec<Place>,
     /// Of those, the ones from before the role around this place.
     outside: Vec<Place>,
     /// What the roles of the region so far have touched.
     beside: Vec<Place>,
-    in_role: bool,
+    /// The number of the role around this place.
+    role: Option<u32>,
+    roles: u32,
+    /// The word at which the CTA was the last to arrive that comes here.
+    last: Option<usize>,
     in_loop: bool,
-    /// Loops, choices and roles around this place.
+    /// Loops and choices around this place.
     depth: u32,
-    /// Words of counters that signals raise, and along which axes of the grid CTAs have their own.
-    words: Vec<(ParamId, Form, [u32; 3])>,
+    /// Words at which CTAs arrive or that signals raise, and where the cluster meets.
+    words: Vec<Word>,
     /// Variables of the work lists around this place.
     tickets: Vec<ValueId>,
     reported: BTreeSet<(Span, Span)>,
@@ -126,7 +147,7 @@ impl<'a> Walk<'a> {
     }
 
     fn stmt(&mut self, stmt: &'a Stmt) {
-        if !matches!(stmt.kind, StmtKind::Role { .. }) && !self.in_role {
+        if !matches!(stmt.kind, StmtKind::Role { .. }) && self.role.is_none() {
             let beside = std::mem::take(&mut self.beside);
             self.join(beside);
         }
@@ -141,22 +162,16 @@ impl<'a> Walk<'a> {
                 self.touch(source, Does::Read, None)
             }
             StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, Does::Write, None),
-            StmtKind::Sync => {
-                self.meet();
-                if self.depth == 0 {
-                    self.seen.values_mut().for_each(Seen::publish);
-                }
-            }
-            StmtKind::SyncRole => self.meet(),
+            StmtKind::Sync | StmtKind::SyncRole => self.meet(),
             StmtKind::Await(wait) => {
                 self.meet();
                 let index = wait.index.first().copied().flatten();
-                if let Some(word) = self.word(wait.param, index) {
+                if let Some(word) = self.raised(wait.param, index) {
                     self.seen.values_mut().for_each(|seen| seen.hear(word));
                 }
             }
             StmtKind::Signal(signal) => {
-                if let Some(word) = self.word(signal.param, signal.index.first().copied()) {
+                if let Some(word) = self.raised(signal.param, signal.index.first().copied()) {
                     self.seen.values_mut().for_each(|seen| seen.signal(word));
                 }
             }
@@ -166,12 +181,17 @@ impl<'a> Walk<'a> {
                 if !self.in_loop {
                     self.seen.values_mut().for_each(Seen::meet);
                 }
+                if self.is_outermost() {
+                    let word = self.number(Of::Cluster, self.kernel.launch.between_clusters());
+                    self.seen.values_mut().for_each(|seen| seen.meet_once(word));
+                }
             }
             StmtKind::Role { body, .. } => {
                 self.outside.clone_from(&self.recent);
-                self.in_role = true;
-                self.under(Facts::new(), body);
-                self.in_role = false;
+                self.roles += 1;
+                self.role = Some(self.roles);
+                self.block(body);
+                self.role = None;
                 let before = std::mem::take(&mut self.outside);
                 let own = std::mem::replace(&mut self.recent, before);
                 self.beside.extend(own);
@@ -193,10 +213,16 @@ impl<'a> Walk<'a> {
                 let before = self.recent.clone();
                 let unmet = self.unmet();
                 if decided != Some(false) {
-                    let outer = self.is_last;
-                    self.is_last |= self.arrivals.contains(cond);
+                    let word = self.arrivals.get(cond).copied();
+                    let news = |seen: &mut Seen, tell: fn(&mut Seen, usize)| {
+                        word.into_iter().for_each(|word| tell(seen, word));
+                    };
+                    self.seen.values_mut().for_each(|seen| news(seen, Seen::hear));
+                    let outer = self.last;
+                    self.last = word.or(outer);
                     self.under(self.known.path_facts(*cond, true), then_body);
-                    self.is_last = outer;
+                    self.last = outer;
+                    self.seen.values_mut().for_each(|seen| news(seen, Seen::forget));
                 }
                 if decided != Some(true) {
                     let then_recent = std::mem::replace(&mut self.recent, before);
@@ -226,19 +252,35 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// The number of something that orders CTAs.
+    fn number(&mut self, of: Of, own: [u32; 3]) -> usize {
+        if let Some(number) = self.words.iter().position(|word| word.of == of && of != Of::Arrival)
+        {
+            return number;
+        }
+        self.words.push(Word { of, own });
+        self.words.len() - 1
+    }
+
     /// The number of a word of a counter that signals raise, where it is raised on every path.
-    fn word(&mut self, param: ParamId, index: Option<ValueId>) -> Option<usize> {
-        if self.depth > 0 || self.kernel.params[param].words != Some(Words::Raised) {
+    fn raised(&mut self, param: ParamId, index: Option<ValueId>) -> Option<usize> {
+        if !self.is_outermost() || self.kernel.params[param].words != Some(Words::Raised) {
             return None;
         }
         let form = self.known.form(index?);
-        let same = |(other, known, _): &(ParamId, Form, _)| *other == param && *known == form;
-        if let Some(number) = self.words.iter().position(same) {
-            return Some(number);
-        }
         let own = sharers(&self.known, &form, self.kernel.launch.grid)?;
-        self.words.push((param, form, own));
-        Some(self.words.len() - 1)
+        Some(self.number(Of::Signal(param, form), own))
+    }
+
+    /// Every CTA arrives at a word.
+    fn arrive(&mut self, results: &[ValueId], index: ValueId) {
+        let form = self.known.form(index);
+        // Of any other index nothing says who arrives there.
+        let Some(own) = arrivers(&self.known, &form, self.kernel.launch.grid) else { return };
+        let number = self.number(Of::Arrival, own);
+        let role = self.role;
+        self.seen.values_mut().for_each(|seen| seen.arrive(number, role));
+        self.arrivals.extend(results.iter().map(|&result| (result, number)));
     }
 
     /// Rounds that each begin with a meeting, as does the end.
@@ -255,6 +297,14 @@ impl<'a> Walk<'a> {
     /// All threads meet, or those of the role: what others did before it is not met by that.
     fn meet(&mut self) {
         self.recent.clone_from(&self.outside);
+        if self.is_outermost() {
+            self.seen.values_mut().for_each(Seen::publish);
+        }
+    }
+
+    /// True where all threads of every CTA come, once.
+    fn is_outermost(&self) -> bool {
+        self.depth == 0 && self.role.is_none()
     }
 
     fn define(&mut self, results: &[ValueId], op: &'a Op) {
@@ -268,9 +318,12 @@ impl<'a> Walk<'a> {
                 Op::Iota => {
                     self.iotas.insert(result);
                 }
-                Op::ArriveLast { .. } => {
-                    self.arrivals.extend(results);
+                Op::ArriveLast { word, .. } => {
                     self.meet();
+                    // Where some path does not come, the last to arrive has not heard of all.
+                    if self.depth == 0 {
+                        self.arrive(results, word.index);
+                    }
                 }
                 Op::Atomic { op, access, .. } => {
                     self.meet();
@@ -299,30 +352,26 @@ impl<'a> Walk<'a> {
         if let Some((earlier, stored)) = clash {
             self.report_race(earlier, stored, &place);
         }
-        // The arrival of a role says nothing of what other threads stored before it.
-        let unmet = self.in_role && self.outside.iter().any(|o| o.param == param && o.is_store);
-        if !self.is_last || is_store || unmet {
-            let tickets = &self.tickets;
-            let owners = Owners::new(self.kernel, &self.known, &self.loads, tickets, &place);
-            if does == Does::Write
-                && !tickets.is_empty()
-                && !owners.is_of_round(self.kernel.launch.grid)
-            {
-                self.report_rounds(&place);
-            }
-            let seen = self.seen.entry(param).or_default();
-            // A copy goes on behind its statement; an atomic with a result does not.
-            let late = spread.is_none() && !matches!(does, Does::Change(_));
-            if is_store {
-                // What the last to arrive does comes after what all others have changed.
-                let store = Store::new(owners, place.span, does)
-                    .late(late)
-                    .by_last(self.is_last && !unmet)
-                    .in_list(!self.tickets.is_empty());
-                seen.store(store);
-            } else {
-                seen.load(owners, place.span, late);
-            }
+        // Of memory of ranks each rank has rounds and words of its own.
+        let of_ranks = self.kernel.params[param].is_inbox();
+        let tickets = if of_ranks { &[] } else { self.tickets.as_slice() };
+        let owners = Owners::new(self.kernel, &self.known, &self.loads, tickets, &place);
+        if does == Does::Write
+            && !self.tickets.is_empty()
+            && !owners.is_of_round(self.kernel.launch.grid)
+        {
+            self.report_rounds(&place);
+        }
+        let by = By { role: self.role, last: self.last };
+        let seen = self.seen.entry(param).or_default();
+        // A copy goes on behind its statement; an atomic with a result does not.
+        let late = of_ranks || spread.is_none() && !matches!(does, Does::Change(_));
+        if is_store {
+            let in_list = !self.tickets.is_empty();
+            let store = Store::new(owners, place.span, does, by);
+            seen.store(store.late(late).in_list(in_list));
+        } else {
+            seen.load(owners, place.span, late, by);
         }
         self.remember(place);
     }
@@ -402,7 +451,7 @@ impl<'a> Walk<'a> {
     /// Loads of what other CTAs may store, stores to what they or other rounds may store or change, and changes by
     /// several operations.
     fn report_shared(&mut self) {
-        let words: Vec<[u32; 3]> = self.words.iter().map(|(_, _, own)| *own).collect();
+        let words: Vec<[u32; 3]> = self.words.iter().map(|word| word.own).collect();
         let sharing = Sharing { launch: &self.kernel.launch, words: &words, pairs: MAX_PAIRS };
         for (id, seen) in std::mem::take(&mut self.seen) {
             let param = &self.kernel.params[id];
@@ -454,7 +503,7 @@ impl<'a> Walk<'a> {
                     .help(
                         "read it inside of `if arrive.last c[i] of n { … }`, which the last CTA runs, or \
                          index both accesses by the same function of the CTA, or let the CTAs of a cluster \
-                         meet after the load: `sync cluster;`",
+                         meet between the two: `sync cluster;`",
                     ),
                 );
             }

@@ -24,7 +24,7 @@ use kernel_dsl::source::Span;
 
 use super::buffers::tell_apart;
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-pub(super) use grid::sharers;
+pub(super) use grid::{arrivers, is_apart, sharers};
 
 use crate::kernel::{
     Await, AxisIndex, Kernel, Op, ParamId, RoleId, Signal, Stmt, StmtKind, Storage, TileAccess,
@@ -51,20 +51,21 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         syncs: Vec::new(),
         signals: Vec::new(),
         awaits: Vec::new(),
+        of_grid: OfGrid::default(),
         advances: Vec::new(),
         stores: Vec::new(),
         loads: Vec::new(),
     };
     survey.block(&kernel.body);
-    if raised {
-        grid::check(kernel, &survey, sink);
-    } else {
+    grid::check(kernel, &survey, sink);
+    if kernel.launch.world.is_some() {
         survey.published(kernel, sink);
         survey.awaited(kernel, sink);
         protocol::check(kernel, &survey, sink);
     }
+    let mut waits = survey.awaits.iter().chain(&survey.of_grid.awaits);
     if !kernel.launch.resident
-        && let Some((_, wait)) = survey.awaits.first()
+        && let Some((_, wait)) = waits.next()
     {
         sink.push(
             Diagnostic::error(
@@ -100,6 +101,13 @@ impl At {
 /// A load of an epoch: the buffer and the position of the word.
 type Epoch = (ParamId, Form);
 
+/// What CTAs of one rank tell each other.
+#[derive(Default)]
+struct OfGrid<'k> {
+    signals: Vec<(At, &'k Signal)>,
+    awaits: Vec<(At, &'k Await)>,
+}
+
 /// What concerns ranks, in the order of the statements.
 struct Survey<'k> {
     known: Knowledge<'k>,
@@ -115,8 +123,10 @@ struct Survey<'k> {
     regions: usize,
     /// Where all threads meet, or those of a role, on every path.
     syncs: Vec<At>,
+    /// Of ranks.
     signals: Vec<(At, &'k Signal)>,
     awaits: Vec<(At, &'k Await)>,
+    of_grid: OfGrid<'k>,
     /// Words of epochs that are advanced.
     advances: Vec<&'k Word>,
     /// Stores to other ranks.
@@ -176,10 +186,18 @@ impl<'k> Survey<'k> {
                 }
             }
             StmtKind::Sync | StmtKind::SyncRole => self.meet(),
-            StmtKind::Signal(signal) => self.signals.push((self.here(), signal)),
+            StmtKind::Signal(signal) => {
+                let here = self.here();
+                let of_ranks = self.known.param(signal.param).is_flag();
+                let all = if of_ranks { &mut self.signals } else { &mut self.of_grid.signals };
+                all.push((here, signal));
+            }
             StmtKind::Advance { word } => self.advances.push(word),
             StmtKind::Await(wait) => {
-                self.awaits.push((self.here(), wait));
+                let here = self.here();
+                let of_ranks = self.known.param(wait.param).is_flag();
+                let all = if of_ranks { &mut self.awaits } else { &mut self.of_grid.awaits };
+                all.push((here, wait));
                 self.meet();
             }
             StmtKind::For { var, start, end, step, tickets: _, body } => {

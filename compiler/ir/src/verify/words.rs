@@ -7,6 +7,7 @@
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
+use super::ranks::{arrivers, is_apart};
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, ValueId, Word, Words};
 
@@ -17,9 +18,10 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let known = Knowledge::new(kernel);
     let mut survey = Survey { known, all: Vec::new(), lists: Vec::new(), counted: Vec::new() };
     survey.block(&kernel.body, true);
+    survey.arrivals_apart(kernel, sink);
     survey.work_lists(kernel, sink);
     survey.lengths(kernel, sink);
-    for (word, count) in &survey.all {
+    for (word, count, _) in &survey.all {
         arrivals(kernel, &survey.known, word, *count, sink);
     }
     for (id, param) in kernel.params.iter_enumerated() {
@@ -44,8 +46,8 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
 /// Who arrives.
 struct Survey<'k> {
     known: Knowledge<'k>,
-    /// Arrivals that every CTA makes once.
-    all: Vec<(Word, u32)>,
+    /// Arrivals that every CTA makes once, and which of all they are.
+    all: Vec<(Word, u32, usize)>,
     /// Work lists, and whether every CTA comes to it once.
     lists: Vec<(Word, ValueId, bool)>,
     /// Words of all arrivals.
@@ -59,8 +61,8 @@ impl Survey<'_> {
                 StmtKind::Def { results, op } => {
                     self.known.define(results, op, &Facts::new());
                     if let Op::ArriveLast { word, count } = op {
+                        self.all.extend(always.then_some((*word, *count, self.counted.len())));
                         self.counted.push(*word);
-                        self.all.extend(always.then_some((*word, *count)));
                     }
                 }
                 StmtKind::For { var, start, end, step, tickets, body } => {
@@ -112,6 +114,33 @@ impl Survey<'_> {
                             "say how many there are at most, up to {}: `scalar n : i32 in 0..=…`, or `min(n, …)`",
                             limit.max(0)
                         )),
+                );
+            }
+        }
+    }
+
+    /// No two arrivals share a word: a CTA could come to the second before another one has come to the first.
+    fn arrivals_apart(&self, kernel: &Kernel, sink: &mut Sink) {
+        for &(word, _, number) in &self.all {
+            let form = self.known.form(word.index);
+            let is_always = |number| self.all.iter().any(|&(.., always)| always == number);
+            // Of two that every CTA comes to, the later one.
+            let mut others = self.counted.iter().enumerate();
+            let other = others.find(|&(other_number, other)| {
+                let grid = kernel.launch.grid;
+                other.param == word.param
+                    && other_number != number
+                    && (other_number < number || !is_always(other_number))
+                    && !is_apart(&self.known.form(other.index), &form, grid)
+            });
+            if let Some((_, other)) = other {
+                let name = &kernel.params[word.param].name;
+                let message = format!("a word of `{name}` that counts two things");
+                sink.push(
+                    Diagnostic::error(Code::E0115, message)
+                        .label(word.span, "CTAs arrive here, some of them before others do there")
+                        .secondary(other.span, "and here it counts too")
+                        .help("let each arrival have a word of its own"),
                 );
             }
         }
@@ -172,13 +201,9 @@ impl Survey<'_> {
 /// The number of CTAs that share a word is the one that is stated.
 fn arrivals(kernel: &Kernel, known: &Knowledge<'_>, word: &Word, count: u32, sink: &mut Sink) {
     let form = known.form(word.index);
-    let mut sharers = kernel.launch.grid.map(u64::from);
-    match form.terms.iter().collect::<Vec<_>>().as_slice() {
-        [] => {}
-        [(Symbol::Cta(axis), 1 | -1)] => sharers[usize::from(*axis)] = 1,
-        _ => return,
-    }
-    let sharers: u64 = sharers.iter().product();
+    let Some(own) = arrivers(known, &form, kernel.launch.grid) else { return };
+    let along = kernel.launch.grid.iter().zip(own).map(|(&extent, own)| extent / own.max(1));
+    let sharers: u64 = along.map(u64::from).product();
     if sharers == u64::from(count) {
         return;
     }
@@ -195,11 +220,11 @@ fn arrivals(kernel: &Kernel, known: &Knowledge<'_>, word: &Word, count: u32, sin
 }
 
 fn shared(form: &Form) -> &'static str {
-    match form.terms.keys().next() {
-        Some(Symbol::Cta(0)) => "`cta.x`",
-        Some(Symbol::Cta(1)) => "`cta.y`",
-        Some(Symbol::Cta(_)) => "`cta.z`",
-        Some(Symbol::Value(_) | Symbol::Param(_) | Symbol::Cluster(_)) | None => "index",
+    match form.terms.keys().collect::<Vec<_>>().as_slice() {
+        [Symbol::Cta(0)] => "`cta.x`",
+        [Symbol::Cta(1)] => "`cta.y`",
+        [Symbol::Cta(_)] => "`cta.z`",
+        _ => "index",
     }
 }
 

@@ -11,19 +11,32 @@ use super::ctas::Owners;
 use super::{Does, MAX_RECENT};
 use crate::kernel::Launch;
 
+/// Who does an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct By {
+    /// The role.
+    pub(super) role: Option<u32>,
+    /// The word at which it was the last to arrive.
+    pub(super) last: Option<usize>,
+}
+
 /// How far the news of an access has come: other CTAs know of it when it was published by a meeting of all threads ahead
 /// of the signal of a word, for which they have waited.
-#[derive(Default)]
 struct News {
+    by: By,
     published: bool,
     raised: BTreeSet<usize>,
     heard: BTreeSet<usize>,
 }
 
 impl News {
+    fn of(by: By) -> News {
+        News { by, published: false, raised: BTreeSet::new(), heard: BTreeSet::new() }
+    }
+
     /// True where a further access of the same kind may stand for both.
     fn is_fresh(&self) -> bool {
-        self.raised.is_empty()
+        self.raised.is_empty() && self.heard.is_empty()
     }
 }
 
@@ -56,8 +69,6 @@ pub(super) struct Store {
     does: Does,
     /// It may still write when the statement has passed.
     late: bool,
-    /// It comes after what other CTAs have changed.
-    is_last: bool,
     /// A round of a work list does it.
     in_list: bool,
     news: News,
@@ -68,16 +79,15 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(owners: Owners, span: Span, does: Does) -> Store {
+    pub(super) fn new(owners: Owners, span: Span, does: Does, by: By) -> Store {
         Store {
             owners,
             span,
             after: BTreeSet::new(),
             does,
             late: false,
-            is_last: false,
             in_list: false,
-            news: News::default(),
+            news: News::of(by),
             behind: Behind::new(),
             behind_stores: Behind::new(),
         }
@@ -87,17 +97,13 @@ impl Store {
         Store { late, ..self }
     }
 
-    pub(super) fn by_last(self, is_last: bool) -> Store {
-        Store { is_last, ..self }
-    }
-
     pub(super) fn in_list(self, in_list: bool) -> Store {
         Store { in_list, ..self }
     }
 
     /// True where one may stand for both, if news of neither has gone to other CTAs.
     fn is_like(&self, other: &Store) -> bool {
-        let of = |store: &Store| (store.does, store.late, store.is_last, store.in_list);
+        let of = |store: &Store| (store.does, store.late, store.in_list, store.news.by);
         of(self) == of(other) && self.owners == other.owners
     }
 }
@@ -121,6 +127,11 @@ impl Sharing<'_> {
         !between.any(|between| a.is_private(b, self.launch.grid, between))
     }
 
+    /// The extents, where the last to arrive at one word does both: no two CTAs are that of one.
+    fn of_last(&self, a: By, b: By) -> Option<[u32; 3]> {
+        self.words.get(a.last.filter(|_| a.last == b.last)?).copied()
+    }
+
     /// The extents, for each word that orders an access with this number before.
     fn known_by(&self, behind: &Behind, number: usize) -> impl Iterator<Item = [u32; 3]> {
         let of_it = behind.range((number, 0)..=(number, usize::MAX));
@@ -136,11 +147,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn load(&mut self, owners: Owners, span: Span, late: bool) {
+    pub(super) fn load(&mut self, owners: Owners, span: Span, late: bool, by: By) {
         let behind = heard(late, self.stores.iter().map(|store| &store.news));
         let mut recent = self.loads.iter_mut().rev().take(MAX_RECENT);
         let known = recent.find(|load| {
-            load.unmet && load.late == late && load.owners == owners && load.news.is_fresh()
+            load.unmet
+                && (load.late, load.news.by) == (late, by)
+                && load.owners == owners
+                && load.news.is_fresh()
         });
         match known {
             Some(known) => {
@@ -148,7 +162,7 @@ impl Seen {
                 known.behind.retain(|one| behind.contains(one));
             }
             None => {
-                let news = News::default();
+                let news = News::of(by);
                 self.loads.push(Load { owners, span, unmet: true, late, news, behind });
             }
         }
@@ -195,6 +209,29 @@ impl Seen {
         for news in self.news().filter(|news| news.raised.contains(&word)) {
             news.heard.insert(word);
         }
+    }
+
+    /// The CTA, or the role of it, counts its arrival at a word; threads that meet there need no other meeting.
+    pub(super) fn arrive(&mut self, word: usize, role: Option<u32>) {
+        for news in self.news() {
+            if news.published || role.is_none() || news.by.role == role {
+                news.raised.insert(word);
+            }
+        }
+    }
+
+    /// Behind what the last to arrive at a word does, nobody knows who that was.
+    pub(super) fn forget(&mut self, word: usize) {
+        self.news().for_each(|news| {
+            news.heard.remove(&word);
+        });
+    }
+
+    /// All CTAs of the cluster are here, on every path: all that any of them did comes before what they do from now on.
+    pub(super) fn meet_once(&mut self, word: usize) {
+        self.news().for_each(|news| {
+            news.heard.insert(word);
+        });
     }
 
     /// All CTAs of the cluster are here.
@@ -254,9 +291,7 @@ impl Seen {
                 }
                 let Some(left) = pairs.checked_sub(1) else { return true };
                 pairs = left;
-                !later.is_last
-                    && !earlier.is_last
-                    && self.stores_conflict(sharing, number, *other)
+                self.stores_conflict(sharing, number, *other)
                     && !later.owners.is_apart(&earlier.owners, sharing.launch.grid)
             });
             found.extend(foreign.map(|(_, earlier)| (later.span, earlier.span)));
@@ -270,6 +305,7 @@ impl Seen {
             return true;
         };
         let between = std::iter::once(sharing.launch.grid)
+            .chain(sharing.of_last(one.news.by, other.news.by))
             .chain(sharing.known_by(&one.behind_stores, b))
             .chain(sharing.known_by(&other.behind_stores, a));
         sharing.conflict((&one.owners, &other.owners), between)
@@ -280,7 +316,7 @@ impl Seen {
         let mut found = Vec::new();
         let mut pairs = sharing.pairs;
         for (number, store) in self.stores.iter().enumerate() {
-            if store.does != Does::Write || store.is_last {
+            if store.does != Does::Write {
                 continue;
             }
             let mut updates = self.stores.iter().enumerate();
@@ -299,10 +335,7 @@ impl Seen {
 
     /// Loads of what other CTAs may store, each with one such store.
     pub(super) fn shared(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
-        let Launch { grid, cluster, .. } = *sharing.launch;
-        // Along these axes CTAs are of one cluster.
-        let between: [u32; 3] =
-            std::array::from_fn(|axis| if grid[axis] == cluster[axis] { 1 } else { grid[axis] });
+        let (grid, between) = (sharing.launch.grid, sharing.launch.between_clusters());
         let mut found = Vec::new();
         let mut pairs = sharing.pairs;
         for (number, load) in self.loads.iter().enumerate() {
@@ -312,6 +345,7 @@ impl Seen {
                 pairs = left;
                 let met = if store.after.contains(&number) { between } else { grid };
                 let between = std::iter::once(met)
+                    .chain(sharing.of_last(load.news.by, store.news.by))
                     .chain(sharing.known_by(&load.behind, *other))
                     .chain(sharing.known_by(&store.behind, number));
                 sharing.conflict((&load.owners, &store.owners), between)

@@ -33,18 +33,29 @@ pub(in crate::verify) fn sharers(
     tell_apart(known, std::slice::from_ref(form), own).then_some(own)
 }
 
+/// The same of a word that is zero again when the launch ends, and so may be another one in each.
+pub(in crate::verify) fn arrivers(
+    known: &Knowledge<'_>,
+    form: &Form,
+    grid: [u32; 3],
+) -> Option<[u32; 3]> {
+    let mut of_ctas = form.clone();
+    of_ctas.terms.retain(|symbol, _| !matches!(symbol, Symbol::Param(_)));
+    sharers(known, &of_ctas, grid)
+}
+
 pub(super) fn check(kernel: &Kernel, survey: &Survey<'_>, sink: &mut Sink) {
     let mut judge = Judge { kernel, survey, sink };
-    for (number, &(at, signal)) in survey.signals.iter().enumerate() {
+    for (number, &(at, signal)) in survey.of_grid.signals.iter().enumerate() {
         judge.signal(number, at, signal);
     }
-    for &(at, wait) in &survey.awaits {
+    for &(at, wait) in &survey.of_grid.awaits {
         judge.wait(at, wait);
     }
 }
 
 /// True where no CTA has one position in the place of the other, its own or that of another CTA.
-fn is_apart(a: &Form, b: &Form, grid: [u32; 3]) -> bool {
+pub(in crate::verify) fn is_apart(a: &Form, b: &Form, grid: [u32; 3]) -> bool {
     let Some(gap) = a.plus(-1, b).and_then(|gap| gap.as_constant()) else { return false };
     // The gap is one that CTAs leave where it is a sum of their factors, each at most as often as the grid is wide.
     let (mut step, mut span) = (0_u128, 0_u128);
@@ -86,7 +97,7 @@ impl Judge<'_, '_> {
         if sharers(&self.survey.known, &form, self.kernel.launch.grid).is_none() {
             return self.unknown(signal.span);
         }
-        let before = self.survey.signals.iter().take(number);
+        let before = self.survey.of_grid.signals.iter().take(number);
         let other = before.map(|(_, other)| *other).find(|other| {
             let other_form = self.form(other.index.first());
             other.param == signal.param && !is_apart(&other_form, &form, self.kernel.launch.grid)
@@ -138,7 +149,7 @@ impl Judge<'_, '_> {
     }
 
     fn raised(&self, param: ParamId, form: &Form) -> Option<(At, &Signal)> {
-        let mut signals = self.survey.signals.iter();
+        let mut signals = self.survey.of_grid.signals.iter();
         let found = signals
             .find(|(_, signal)| signal.param == param && self.form(signal.index.first()) == *form);
         found.map(|(at, signal)| (*at, *signal))
