@@ -12,6 +12,7 @@ pub mod k3;
 pub mod layer1;
 pub mod mutation;
 pub mod overlap;
+pub mod pages;
 pub mod process;
 pub mod program;
 pub mod ranks;

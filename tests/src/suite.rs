@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kernel_dsl::diag::Diagnostic;
 use kernel_ir::pipeline::Built;
 
 use crate::directive::{Binding, Directives, show_binding};
@@ -114,20 +115,7 @@ fn execute(
 ) -> Result<(), String> {
     let built = build(program, directives, case)?;
     let mut found = built.diagnostics.clone();
-    let mut run = runner::Run::STANDARD;
-    run.kernel_level_only = directives.kernel_level_only;
-    run.options.max_steps = directives.steps.unwrap_or(run.options.max_steps);
-    let ended = if built.kernel.launch.world.is_some() {
-        let memories = ranks::memories(&built, directives, case)?;
-        let launches = directives.launches.unwrap_or(1);
-        ranks::run_all(&built, &memories, launches, ranks::FEW, run)
-            .map(|memories| ranks::match_outputs(&built, directives, &memories))
-    } else {
-        let memory = runner::memory(&built, directives, case)?;
-        runner::run_both(&built, memory, run)
-            .map(|memory| runner::match_outputs(&built, directives, &memory))
-    };
-    match ended {
+    match run_built(&built, directives, case)? {
         Ok(matched) => {
             program.match_findings(&found, &directives.expected)?;
             if case.is_some() { Ok(()) } else { matched }
@@ -143,19 +131,77 @@ fn execute(
 /// The kernels of a chain, overlapping, give the wanted values at both levels in every schedule, or the error that the
 /// annotations expect.
 fn overlapped(program: &Program, directives: &Directives) -> Result<(), String> {
-    let chain = overlap::chain(program, directives)?;
-    let memory = overlap::memory(&chain, directives)?;
-    let kernels: Vec<_> = chain.iter().collect();
-    match overlap::run_all(&kernels, &memory, overlap::FEW) {
-        Ok(memory) => {
+    match run_chain(program, directives)? {
+        Ok(matched) => {
             program.match_findings(&[], &directives.expected)?;
-            overlap::match_outputs(&kernels, directives, &memory)
+            matched
         }
         Err(Failure::Run(error)) => {
             program.match_findings(&[error.to_diagnostic()], &directives.expected)
         }
         Err(Failure::Levels(text)) => Err(text),
     }
+}
+
+/// The error of a run of a chain, if there is one.
+///
+/// # Errors
+/// The two levels of the emulator differ, or a kernel or a value does not fit.
+pub fn error_of_chain(
+    program: &Program,
+    directives: &Directives,
+) -> Result<Option<Diagnostic>, String> {
+    ended(run_chain(program, directives)?)
+}
+
+/// The error of a run, if there is one.
+///
+/// # Errors
+/// The two levels of the emulator differ, or a value does not fit.
+pub fn error_of_run(built: &Built, directives: &Directives) -> Result<Option<Diagnostic>, String> {
+    ended(run_built(built, directives, None)?)
+}
+
+/// How a run ended: whether the wanted values came out, or why none did.
+type Ended = Result<Result<(), String>, Failure>;
+
+/// The error of a run, if there is one.
+fn ended(ended: Ended) -> Result<Option<Diagnostic>, String> {
+    match ended {
+        Ok(matched) => matched.map(|()| None),
+        Err(Failure::Run(error)) => Ok(Some(error.to_diagnostic())),
+        Err(Failure::Levels(text)) => Err(text),
+    }
+}
+
+/// Runs the kernels of a chain, overlapping, in a few schedules.
+fn run_chain(program: &Program, directives: &Directives) -> Result<Ended, String> {
+    let chain = overlap::chain(program, directives)?;
+    let memory = overlap::memory(&chain, directives)?;
+    let kernels: Vec<_> = chain.iter().collect();
+    Ok(overlap::run_all(&kernels, &memory, overlap::FEW)
+        .map(|memory| overlap::match_outputs(&kernels, directives, &memory)))
+}
+
+/// Runs a kernel on the memory of the directives.
+fn run_built(
+    built: &Built,
+    directives: &Directives,
+    case: Option<&Binding>,
+) -> Result<Ended, String> {
+    let mut run = runner::Run::STANDARD;
+    run.kernel_level_only = directives.kernel_level_only;
+    run.options.max_steps = directives.steps.unwrap_or(run.options.max_steps);
+    Ok(if built.kernel.launch.world.is_some() {
+        let memories = ranks::memories(built, directives, case)?;
+        let launches = directives.launches.unwrap_or(1);
+        ranks::run_all(built, &memories, launches, ranks::FEW, run)
+            .map(|memories| ranks::match_outputs(built, directives, &memories))
+    } else {
+        let memory = runner::memory(built, directives, case)?;
+        runner::run_both(built, memory, run)
+            .map(|memory| runner::match_outputs(built, directives, &memory))
+    })
 }
 
 /// Builds the only kernel of a file, or the one that the directives name.

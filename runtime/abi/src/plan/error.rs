@@ -26,6 +26,34 @@ pub enum PlanCode {
 }
 
 impl PlanCode {
+    /// All of them, in order.
+    pub const ALL: [PlanCode; 9] = [
+        PlanCode::Structure,
+        PlanCode::Argument,
+        PlanCode::StaticWritten,
+        PlanCode::ReadBeforeWrite,
+        PlanCode::Race,
+        PlanCode::Contract,
+        PlanCode::Settled,
+        PlanCode::Collective,
+        PlanCode::Stored,
+    ];
+
+    /// What it is about, in one line.
+    pub fn title(self) -> &'static str {
+        match self {
+            PlanCode::Structure => "id, name or number of ranks that is not what it must be",
+            PlanCode::Argument => "argument that is missing or does not fit its parameter",
+            PlanCode::StaticWritten => "`static` data that is no weight, or a weight that is written",
+            PlanCode::ReadBeforeWrite => "read that no ordered write precedes",
+            PlanCode::Race => "two accesses, one of them a write, that no path orders",
+            PlanCode::Contract => "contract on values that nobody promises",
+            PlanCode::Settled => "`settled` buffer that the launch before may still write",
+            PlanCode::Collective => "collective or copy whose sizes or types do not fit",
+            PlanCode::Stored => "weight that is wanted in two orders",
+        }
+    }
+
     /// Its text form.
     pub fn name(self) -> &'static str {
         match self {
