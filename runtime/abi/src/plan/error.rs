@@ -44,7 +44,9 @@ impl PlanCode {
         match self {
             PlanCode::Structure => "id, name or number of ranks that is not what it must be",
             PlanCode::Argument => "argument that is missing or does not fit its parameter",
-            PlanCode::StaticWritten => "`static` data that is no weight, or a weight that is written",
+            PlanCode::StaticWritten => {
+                "`static` data that is no weight, or a weight that is written"
+            }
             PlanCode::ReadBeforeWrite => "read that no ordered write precedes",
             PlanCode::Race => "two accesses, one of them a write, that no path orders",
             PlanCode::Contract => "contract on values that nobody promises",
