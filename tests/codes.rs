@@ -1,5 +1,8 @@
 //! The pages of docs/codes: each example gives exactly the code of its page, or nothing, and the index names all.
 
+#[path = "codes/plans.rs"]
+mod plans;
+
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
@@ -27,6 +30,7 @@ fn of_page(page: &Page) -> Result<(), String> {
             "layout" => judge::layout(block),
             "bytes" => judge::bytes(block)?,
             "ptx" => ptx(block)?,
+            "rust" => plans::judge(page, block)?,
             other => return Err(format!("line {}: nothing judges `{other}`", block.line)),
         };
         faults.extend(judge::hold(page, block, &found).err());
@@ -59,8 +63,14 @@ fn ptx(block: &Block) -> Result<Found, String> {
     Ok(Found { codes, text })
 }
 
-/// The index is what the codes are; with `BLESS` set it is written.
+/// The index is what the codes are, and each has a page; with `BLESS` set it is written.
 fn index() -> Result<(), String> {
+    let page = |code: &str| pages::root().join(format!("docs/codes/{code}.md"));
+    let without: Vec<&str> =
+        pages::entries().iter().map(|e| e.code).filter(|code| !page(code).is_file()).collect();
+    if !without.is_empty() {
+        return Err(format!("there is no page docs/codes/CODE.md of {}", without.join(", ")));
+    }
     let path = pages::root().join("docs/codes.md");
     if std::env::var_os("BLESS").is_some() {
         return std::fs::write(path, pages::index()).map_err(|error| error.to_string());
