@@ -28,7 +28,7 @@ const PLANS: [(&str, Maker, Maker); 9] = [
 ];
 
 /// What the check of a plan says, with the kernels of the file `k.tile` of the page.
-pub fn judge(page: &Page, block: &Block) -> Result<Found, String> {
+pub(crate) fn judge(page: &Page, block: &Block) -> Result<Found, String> {
     let makers = PLANS.iter().find(|(code, ..)| *code == page.code);
     let (_, fails, passes) = makers.ok_or_else(|| format!("there is no plan for {}", page.code))?;
     let (make, word) = match block.purpose {
@@ -78,9 +78,9 @@ fn p0101_passes() -> Plan {
 fn p0102_fails() -> Plan {
     let mut plan = PlanBuilder::new(1);
     let w = plan.buffer("w", DType::F32, &[4], BufferRole::Weight);
-    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let x = plan.buffer("x", DType::I32, &[4], BufferRole::Host { promise: None });
     let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
-    plan.kernel("first", "k.tile", "scale", &[]).read("w", w).write("y", y).add();
+    plan.kernel("first", "k.tile", "scale", &[]).read("w", w).read("x", x).write("y", y).add();
     plan.finish()
 }
 
@@ -95,7 +95,6 @@ fn p0102_passes() -> Plan {
 
 fn p0103_fails() -> Plan {
     let mut plan = PlanBuilder::new(1);
-    let w = plan.buffer("w", DType::F32, &[4], BufferRole::Weight);
     let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
     let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
     plan.kernel("first", "k.tile", "scale", &[]).read("w", x).read("x", x).write("y", y).add();
@@ -114,7 +113,6 @@ fn p0103_passes() -> Plan {
 fn p0104_fails() -> Plan {
     let mut plan = PlanBuilder::new(1);
     let w = plan.buffer("w", DType::F32, &[4], BufferRole::Weight);
-    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
     let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
     let z = plan.buffer("z", DType::F32, &[4], BufferRole::Step);
     plan.kernel("second", "k.tile", "scale", &[]).read("w", w).read("x", y).write("y", z).add();

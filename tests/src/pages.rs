@@ -22,7 +22,8 @@
 //! ````
 //!
 //! Each block marked `fails` or `passes` is judged by [`judge`]. A code that no text can provoke in one process has
-//! `## Tested by` with lines ``- `path`, `name of the test` `` in place of examples, and these tests exist.
+//! `## Tested by` with lines ``- `path`, `name of the test` ``, or ``- `path` `` of a file test, in place of examples, and
+//! these tests exist.
 
 pub mod judge;
 
@@ -80,8 +81,8 @@ pub struct Block {
 pub struct TestedBy {
     /// Path from the root of the repository.
     pub path: String,
-    /// Name of its function.
-    pub test: String,
+    /// Name of its function; a file test has none, and names the code instead.
+    pub test: Option<String>,
 }
 
 /// A page.
@@ -181,8 +182,12 @@ impl Page {
         }
         for tested in &self.tested_by {
             let text = std::fs::read_to_string(root().join(&tested.path)).unwrap_or_default();
-            if !text.contains(&format!("fn {}(", tested.test)) {
-                faults.push(format!("`{}` has no test `{}`", tested.path, tested.test));
+            let sought = match &tested.test {
+                Some(test) => format!("fn {test}("),
+                None => format!("error[{}]", self.code),
+            };
+            if !text.contains(&sought) {
+                faults.push(format!("`{}` has no `{sought}`", tested.path));
             }
         }
         faults.extend(self.sections());
@@ -271,11 +276,14 @@ fn opened(info: &str, line: u32) -> Result<Option<Block>, String> {
     Ok(Some(Block { language, purpose, name, line, text: String::new() }))
 }
 
-/// ``- `path`, `test` ``.
+/// ``- `path`, `test` ``, or ``- `path` `` of a file test.
 fn tested_by(line: &str) -> Option<TestedBy> {
     let inner = line.strip_prefix("- `")?.strip_suffix('`')?;
-    let (path, test) = inner.split_once("`, `")?;
-    Some(TestedBy { path: path.to_owned(), test: test.to_owned() })
+    let (path, test) = match inner.split_once("`, `") {
+        Some((path, test)) => (path, Some(test.to_owned())),
+        None => (inner, None),
+    };
+    path.contains('/').then(|| TestedBy { path: path.to_owned(), test })
 }
 
 /// The index, docs/codes.md, as it must be.
@@ -335,14 +343,17 @@ mod tests {
 
     #[test]
     fn blocks_and_tests_are_read() {
-        let text = "# E0201: unknown name\n\n```tile fails\na\n```\n```\nnot judged\n```\n```tile file b.tile\nb\n```\n- `x.rs`, `f`\n";
+        let text = "# E0201: unknown name\n\n```tile fails\na\n```\n```\nnot judged\n```\n```tile file b.tile\nb\n```\n- `a/x.rs`, `f`\n- `a/y.tile`\n- `b`\n";
         let page = Page::parse("E0201", text).unwrap();
         let blocks: Vec<_> =
             page.blocks.iter().map(|b| (b.purpose, b.line, b.text.as_str())).collect();
         assert_eq!(blocks, [(Purpose::Fails, 3, "a\n"), (Purpose::File, 9, "b\n")]);
         assert_eq!(page.file("b.tile"), Some("b\n"));
-        assert_eq!(page.tested_by[0].test, "f");
-        assert!(page.faults().contains(&"`x.rs` has no test `f`".to_owned()));
+        assert_eq!(page.tested_by[0].test.as_deref(), Some("f"));
+        assert_eq!((page.tested_by.len(), &page.tested_by[1].test), (2, &None));
+        for fault in ["`a/x.rs` has no `fn f(`", "`a/y.tile` has no `error[E0201]`"] {
+            assert!(page.faults().contains(&fault.to_owned()), "{fault}");
+        }
         assert!(Page::parse("E0201", "```tile fails\n").is_err());
         assert!(Page::parse("E0201", "```tile soon\n```\n").is_err());
     }
