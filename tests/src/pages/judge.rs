@@ -59,9 +59,14 @@ pub fn tile(page: &Page, block: &Block) -> Result<Found, String> {
     let mut found = program.front.diagnostics.clone();
     if !program.front.has_errors() {
         let target = program::target_of(&directives)?;
+        let is_run = page.code.starts_with("E07");
+        let is_chain = is_run && !directives.chain.is_empty();
+        if is_chain {
+            found.extend(suite::error_of_chain(&program, &directives)?);
+        }
         for template in program.chosen(&directives)? {
             match program.build_or_findings(template, &directives.bind, target) {
-                Ok(built) if page.code.starts_with("E07") => {
+                Ok(built) if is_run && !is_chain => {
                     found.extend(built.diagnostics.iter().cloned());
                     found.extend(suite::error_of_run(&built, &directives)?);
                 }
