@@ -137,8 +137,12 @@ impl<'a> Checker<'a, '_> {
     fn lookup(&self, name: &str) -> Option<(Known, Span)> {
         let local = self.scopes.iter().rev().find_map(|scope| scope.get(name).copied());
         local.or_else(|| {
-            let (_, found) = self.modules.constant(self.unit, name)?;
-            Some((Known::Const, found.name.span))
+            let constant = self.modules.constant(self.unit, name);
+            let constant = constant.map(|(_, found)| (Known::Const, found.name.span));
+            constant.or_else(|| {
+                let (_, found) = self.modules.atom(self.unit, name)?;
+                Some((Known::Atom, found.name.span))
+            })
         })
     }
 
@@ -158,6 +162,7 @@ impl<'a> Checker<'a, '_> {
         let mut candidates: Vec<&str> =
             self.scopes.iter().flat_map(|s| s.keys().copied()).collect();
         candidates.extend(self.modules.constant_names(self.unit));
+        candidates.extend(self.modules.atom_names(self.unit));
         candidates.extend(extra);
         let mut diagnostic = Diagnostic::error(Code::E0201, format!("nothing is called `{name}`"))
             .label(span, "unknown name");

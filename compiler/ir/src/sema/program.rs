@@ -163,10 +163,21 @@ impl Unit {
             | ast::ItemKind::Fn(_) => None,
         })
     }
+
+    fn atoms(&self) -> impl Iterator<Item = &ast::Atom> {
+        self.file.items.iter().filter_map(|item| match &item.kind {
+            ast::ItemKind::Atom(atom) => Some(atom),
+            ast::ItemKind::Target(_)
+            | ast::ItemKind::Import(_)
+            | ast::ItemKind::Const(_)
+            | ast::ItemKind::Kernel(_)
+            | ast::ItemKind::Fn(_) => None,
+        })
+    }
 }
 
 impl Modules {
-    /// The units whose functions and constants `unit` sees: itself, then its imports.
+    /// The units whose functions, constants and atoms `unit` sees: itself, then its imports.
     fn visible(&self, unit: usize) -> impl Iterator<Item = usize> {
         std::iter::once(unit).chain(self.units[unit].imports.iter().map(|(index, _)| *index))
     }
@@ -187,6 +198,14 @@ impl Modules {
         })
     }
 
+    /// The atom that `name` means in `unit`, with the unit that defines it.
+    pub(super) fn atom(&self, unit: usize, name: &str) -> Option<(usize, &ast::Atom)> {
+        self.visible(unit).find_map(|u| {
+            let found = self.units[u].atoms().find(|atom| atom.name.text == name)?;
+            Some((u, found))
+        })
+    }
+
     /// Names of the functions that `unit` sees.
     pub(super) fn function_names(&self, unit: usize) -> Vec<&str> {
         let units = self.visible(unit).map(|u| &self.units[u]);
@@ -197,6 +216,12 @@ impl Modules {
     pub(super) fn constant_names(&self, unit: usize) -> Vec<&str> {
         let units = self.visible(unit).map(|u| &self.units[u]);
         units.flat_map(|u| u.constants().map(|c| c.name.text.as_str())).collect()
+    }
+
+    /// Names of the atoms that `unit` sees.
+    pub(super) fn atom_names(&self, unit: usize) -> Vec<&str> {
+        let units = self.visible(unit).map(|u| &self.units[u]);
+        units.flat_map(|u| u.atoms().map(|atom| atom.name.text.as_str())).collect()
     }
 
     /// Reports each import line that closes a circle.

@@ -10,7 +10,7 @@ use super::constants::ConstValue;
 use super::lower::Lower;
 use super::operands::{Operand, describe};
 use super::report::{Outcome, Refused};
-use super::scope::{AnyAtom, Entity, Frag};
+use super::scope::{AnyAtom, Entity, Frag, Frame};
 use crate::kernel::{
     AxisIndex, Extent, LeftOperand, Start, StmtKind, Storage, Tensor, TileAccess, VarId, Warpgroup,
     WarpgroupMma, WgmmaAtom, multiplies,
@@ -194,16 +194,39 @@ impl<'a> Lower<'a> {
         ))
     }
 
+    /// An atom of the file, or of one that it imports; it sees the names of its own file alone.
+    fn file_atom(&mut self, name: &str) -> Option<Outcome<AnyAtom>> {
+        let modules = self.modules;
+        let (unit, atom) = modules.atom(self.frame.unit, name)?;
+        let outer = std::mem::replace(&mut self.frame, Frame::new(unit));
+        let made = self.atom(atom);
+        let inner = std::mem::replace(&mut self.frame, outer);
+        let made = made.and_then(|()| match inner.lookup(name).map(|named| &named.entity) {
+            Some(&Entity::Atom(atom)) => Ok(atom),
+            Some(
+                Entity::Const(_)
+                | Entity::Tile(_)
+                | Entity::Range(_)
+                | Entity::Frag(_)
+                | Entity::Buffer(_)
+                | Entity::Refused,
+            )
+            | None => Err(Refused),
+        });
+        Some(made)
+    }
+
     /// The atom of a `via`.
     fn atom_named(&mut self, via: &'a Path) -> Outcome<AnyAtom> {
         let Some(name) = via.single() else {
             return Err(self.unknown(&via.text(), via.span));
         };
-        let Some(named) = self.frame.lookup(&name.text) else {
-            return Err(self.unknown(&name.text, name.span));
+        let Some(named) = self.frame.lookup(&name.text).cloned() else {
+            let of_file = self.file_atom(&name.text);
+            return of_file.unwrap_or_else(|| Err(self.unknown(&name.text, name.span)));
         };
         let defined = named.span;
-        match named.entity.clone() {
+        match named.entity {
             Entity::Atom(atom) => Ok(atom),
             Entity::Refused => Err(Refused),
             Entity::Const(_)

@@ -29,9 +29,7 @@ impl<'a> Checker<'a, '_> {
                     }
                     self.value(&c.value);
                 }
-                ItemKind::Atom(_) => {
-                    self.report.not_built(item.span, "tensor-core atoms");
-                }
+                ItemKind::Atom(atom) => self.scoped(|s| s.atom(atom)),
                 ItemKind::Kernel(kernel) => self.kernel(kernel),
                 ItemKind::Fn(function) => self.function(function),
             }
@@ -417,9 +415,10 @@ impl<'a> Checker<'a, '_> {
 fn item_name(kind: &ItemKind, own: bool) -> Option<&Name> {
     match kind {
         ItemKind::Const(c) => Some(&c.name),
+        ItemKind::Atom(atom) => Some(&atom.name),
         ItemKind::Fn(function) => Some(&function.name),
         ItemKind::Kernel(kernel) => own.then_some(&kernel.name),
-        ItemKind::Atom(_) | ItemKind::Target(_) | ItemKind::Import(_) => None,
+        ItemKind::Target(_) | ItemKind::Import(_) => None,
     }
 }
 

@@ -338,7 +338,7 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// `atom NAME = wgmma(m = 64, …);`
-    fn atom(&mut self, atom: &'a Atom) {
+    pub(super) fn atom(&mut self, atom: &'a Atom) {
         match warpgroup::entries(&atom.value) {
             Ok(([m, n, k, a, b, d], scale)) => {
                 [m, n, k].into_iter().for_each(|e| self.value(e));
