@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
-use kernel_ir::kernel::ParamId;
+use kernel_ir::kernel::{Extent, ParamId};
 
 use crate::cluster::{Cluster, Member};
 use crate::counters::Trace;
@@ -157,31 +157,61 @@ impl Stream<'_> {
         let mut state = self.lock();
         let State { launches, touches, .. } = &mut *state;
         let noted = touches.note(launches, (part, does), (buffer, elements), site);
-        noted.map_err(|clash| self.race((part, does), site, clash))
+        noted.map_err(|clash| self.race_of((part, does, site), clash))
     }
 
-    fn race(&self, (part, does): (Part, Does), site: Site, clash: Clash) -> EmuError {
-        let (own, other) = ((part, does, site), (clash.part, clash.did, clash.site));
+    /// The error of a read of what nothing has written yet, where a launch that may still run may write it.
+    fn too_early(&self, part: Part, index: usize, site: Site) -> Option<EmuError> {
+        let buffer = self.shared_buffer(part.launch, site.param)?;
+        let running = self.lock().launches[part.launch].running(part.has_waited).clone();
+        let writes = |&launch: &usize| {
+            let Declared { grid, bound, .. } = &self.declared[launch];
+            let is_it = |id: &ParamId| {
+                grid.params[*id].access.is_writable() && bound[*id] == Bound::Buffer(buffer)
+            };
+            Some((launch, grid.params.ids().find(is_it)?))
+        };
+        let (before, param) = running.iter().rev().find_map(writes)?;
+        let declared = &self.declared[before];
+        let there = format!("launch {before} may write it later");
+        let there = (declared.grid.params[param].span, there);
+        Some(self.race((part, Does::Read, site), index, (before, Does::Write), there))
+    }
+
+    /// The error of two accesses: of the later launch, and of an earlier one.
+    fn race_of(&self, own: (Part, Does, Site), clash: Clash) -> EmuError {
+        let other = (clash.part, clash.did, clash.site);
         let (earlier, later) =
             if own.0.launch < other.0.launch { (own, other) } else { (other, own) };
-        let declared = |part: Part| &self.declared[part.launch];
-        let param = |(part, _, site): (Part, Does, Site)| &declared(part).grid.params[site.param];
-        let say = |does| if does == Does::Read { "reads" } else { "writes" };
-        let (number, name) = (later.0.launch, declared(later.0).name);
-        let (before, of_before) = (earlier.0.launch, declared(earlier.0).name);
-        let (what, does, did) = (&param(later).name, say(later.1), say(earlier.1));
+        let (part, did, site) = earlier;
+        let [x, y, z] = site.cta;
+        let there = format!("CTA ({x}, {y}, {z}) of launch {} {} it here", part.launch, did.verb());
+        self.race(later, clash.index, (part.launch, did), (site.span, there))
+    }
+
+    fn race(
+        &self,
+        (part, does, site): (Part, Does, Site),
+        index: usize,
+        (before, did): (usize, Does),
+        there: (Span, String),
+    ) -> EmuError {
+        let (number, declared) = (part.launch, &self.declared[part.launch]);
+        let param = &declared.grid.params[site.param];
         let message = format!(
-            "launch {number}, `{name}`, {does} an element of `{what}` that launch {before}, `{of_before}`, {did}, \
-             and no `grid_wait` orders the two"
+            "launch {number}, `{}`, {} an element of `{}` that launch {before}, `{}`, {}, and no `grid_wait` orders the two",
+            declared.name,
+            does.verb(),
+            param.name,
+            self.declared[before].name,
+            did.verb()
         );
-        let [x, y, z] = earlier.2.cta;
-        let there = format!("CTA ({x}, {y}, {z}) of launch {before} {did} it here");
-        let extents = param(later).shape.iter().map(|extent| match extent {
-            kernel_ir::kernel::Extent::Const(extent) => u64::from(*extent),
-            kernel_ir::kernel::Extent::Scalar(_) => 1,
-        });
-        let at = launch::coordinate(&extents.collect::<Vec<u64>>(), clash.index as u64);
-        let help = match (later.0.has_waited, number - before) {
+        let extent = |extent: &Extent| match extent {
+            Extent::Const(extent) => u64::from(*extent),
+            Extent::Scalar(_) => 1,
+        };
+        let extents: Vec<u64> = param.shape.iter().map(extent).collect();
+        let help = match (part.has_waited, number - before) {
             (true, _) => {
                 "let every launch between the two wait: a wait covers the launch before it, and what that one waited for"
             }
@@ -190,10 +220,10 @@ impl Stream<'_> {
                 "wait first, or let the launches between wait before `grid_launch`: then those before them have ended"
             }
         };
-        EmuError::new(ErrorKind::LaunchRace, later.2.span, message)
-            .at(at)
-            .other(earlier.2.span, there)
-            .in_cta(later.2.cta)
+        EmuError::new(ErrorKind::LaunchRace, site.span, message)
+            .at(launch::coordinate(&extents, index as u64))
+            .other(there.0, there.1)
+            .in_cta(site.cta)
             .in_launch(number)
             .help(help)
     }

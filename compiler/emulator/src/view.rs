@@ -686,6 +686,11 @@ impl<'m> View<'m> {
     }
 
     fn poison(&self, param: ParamId, index: usize, lost: bool, span: Span) -> EmuError {
+        let early = self.launched.passenger;
+        let early = early.and_then(|p| p.too_early(self.waited, param, index, span));
+        if let Some(error) = early.filter(|_| !lost) {
+            return error;
+        }
         let p = &self.launched.params[param];
         let message = if lost {
             format!(

@@ -89,6 +89,18 @@ impl<'m> Passenger<'m> {
         self.stream.note((part, does), elements, Site { cta: self.cta, param, span })
     }
 
+    /// The error of a read of what nothing has written yet, where a launch that may still run may write it.
+    pub(crate) fn too_early(
+        &self,
+        has_waited: bool,
+        param: ParamId,
+        index: usize,
+        span: Span,
+    ) -> Option<EmuError> {
+        let part = Part { launch: self.launch, has_waited };
+        self.stream.too_early(part, index, Site { cta: self.cta, param, span })
+    }
+
     /// The CTA has ended.
     pub(super) fn end(&self) {
         let deeds = self.deeds();

@@ -15,6 +15,16 @@ pub(crate) enum Does {
     Write,
 }
 
+impl Does {
+    /// `reads`, `writes`.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Does::Read => "reads",
+            Does::Write => "writes",
+        }
+    }
+}
+
 /// Where something was touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Site {
