@@ -17,13 +17,15 @@ pub enum Code {
     MissingSync,
     /// In our own builds: an atomic without order and scope.
     BareAtomic,
+    /// In our own builds: an ordinary access at a multicast address.
+    Multicast,
     /// A tool of the machine code is missing or failed.
     Tool,
 }
 
 impl Code {
     /// Every code, in order.
-    pub const ALL: [Code; 8] = [
+    pub const ALL: [Code; 9] = [
         Code::NonCoherent,
         Code::Moved,
         Code::Sunk,
@@ -32,6 +34,7 @@ impl Code {
         Code::MissingSync,
         Code::BareAtomic,
         Code::Tool,
+        Code::Multicast,
     ];
 
     /// The code as it is printed.
@@ -44,6 +47,7 @@ impl Code {
             Code::Early => "E0905",
             Code::MissingSync => "E0906",
             Code::BareAtomic => "E0907",
+            Code::Multicast => "E0909",
             Code::Tool => "E0908",
         }
     }
@@ -58,6 +62,7 @@ impl Code {
             Code::Early => "load ahead of the wait",
             Code::MissingSync => "a wait or a launch signal is missing",
             Code::BareAtomic => "atomic without order and scope",
+            Code::Multicast => "ordinary access at a multicast address",
             Code::Tool => "a tool of the machine code failed",
         }
     }

@@ -52,6 +52,8 @@ pub struct KernelObligations {
     pub awaits: Vec<u32>,
     /// Loads that every path reaches through such a wait only.
     pub awaited: Vec<LoadLine>,
+    /// Loads and stores at multicast addresses.
+    pub multicast: Vec<u32>,
 }
 
 /// A load operation.
@@ -89,6 +91,12 @@ pub const PASSES: &[Pass] = &[
         stage: "ptx",
         codes: &["E0907"],
         proves: "every atomic on global memory says its order and scope (R12)",
+    },
+    Pass {
+        name: "ptx-multicast",
+        stage: "ptx",
+        codes: &["E0906", "E0909"],
+        proves: "multicast addresses are touched by `multimem` alone, and fences order that with other accesses (R12)",
     },
     Pass {
         name: "ptx-order",
@@ -186,6 +194,7 @@ pub fn check_build(
         let source = Source { text: ptx, module: &module, ptx: &ptx_stage };
         coherence(&source, &ptx_stage, &mut judgement);
         atomics(&source, function, &mut judgement);
+        multicast(&source, function, &mut judgement);
         order(&source, &ptx_stage, &mut judgement);
         coherence(&source, &machine_stage, &mut judgement);
         order(&source, &machine_stage, &mut judgement);
@@ -280,6 +289,38 @@ fn atomics(source: &Source<'_>, function: &crate::ptx::Function, judgement: &mut
             item.help = "an atomic without them is relaxed and of gpu scope".to_owned();
             judgement.findings.push(item);
         }
+    }
+}
+
+/// Multicast addresses are touched by `multimem` alone, and each signal and wait has a fence between those and others.
+fn multicast(source: &Source<'_>, function: &crate::ptx::Function, judgement: &mut Judgement) {
+    let duties = source.ptx.duties;
+    let line = |id: u32| source.module.places.get(id as usize).map_or(0, |place| place.loc);
+    let mut fenced = Vec::new();
+    for instruction in function.body.iter().flat_map(|body| &body.instructions) {
+        let (at, has) = (line(instruction.id), |word: &str| instruction.modifiers.iter().any(|m| m == word));
+        let is_multicast = instruction.opcode == "multimem";
+        if instruction.opcode == "fence" && has("alias") {
+            fenced.push(at);
+        }
+        let is_plain = matches!(instruction.opcode.as_str(), "ld" | "st" | "atom" | "red")
+            && has("global");
+        let message = match (is_multicast, duties.multicast.contains(&at)) {
+            (true, false) => "a `multimem` that the kernel does not have",
+            (false, true) if is_plain => "an ordinary access at a multicast address",
+            (true, true) | (false, _) => continue,
+        };
+        let mut item = source.item(Code::Multicast, source.ptx, at, format!("{message} is in the PTX"));
+        item.ptx = Some(spot(source.text, source.module, instruction.id));
+        item.wait = None;
+        judgement.findings.push(item);
+    }
+    if duties.multicast.is_empty() {
+        return;
+    }
+    for &at in duties.signals.iter().chain(&duties.awaits).filter(|at| !fenced.contains(at)) {
+        let message = "the fence between multicast and other addresses is not in the PTX".to_owned();
+        judgement.findings.push(source.item(Code::MissingSync, source.ptx, at, message));
     }
 }
 

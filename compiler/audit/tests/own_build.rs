@@ -214,6 +214,41 @@ fn what_other_ctas_have_stored_is_loaded_behind_the_wait_for_their_signals() {
 }
 
 #[test]
+fn multicast_addresses_are_touched_by_forms_of_their_own() {
+    const FOLD: &str = ".loc 1 7 0\nmultimem.ld_reduce.weak.global.add.f32 %f3, [%rd7];\n";
+    const STORE: &str = ".loc 1 8 0\nmultimem.st.weak.global.f32 [%rd7+64], %f3;\n";
+    const PLAIN: &str = ".loc 1 8 0\nst.global.b32 [%rd7+64], %f3;\n";
+    const FENCE: &str = "fence.proxy.alias;\n";
+    const SIGNAL: &str = "red.release.sys.global.add.u32 [%rd7+4096], 1;\n";
+    let body = |store: &str, fence: &str| {
+        [WEIGHTS, WAIT, ACTIVATIONS, FOLD, store, ".loc 1 9 0\n", fence, SIGNAL, LAUNCH].concat()
+    };
+    let kernels = [
+        kernel("whole", &body(STORE, FENCE)),
+        kernel("plain", &body(PLAIN, FENCE)),
+        kernel("unfenced", &body(STORE, "")),
+        kernel("unknown", &body(STORE, FENCE)),
+    ];
+    let ptx = module(&kernels);
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(&ptx, &options).unwrap();
+    let of = |name: &str| {
+        let multicast = if name == "unknown" { vec![7] } else { vec![7, 8] };
+        KernelObligations { multicast, signals: vec![9], ..duties(name) }
+    };
+    let names = ["whole", "plain", "unfenced", "unknown"];
+    let obligations = Obligations { kernels: names.into_iter().map(of).collect() };
+    let report = check_build(&ptx, &cubin, &obligations, &tools);
+    let text = report.to_text("k");
+    assert!(codes(&report, "whole").is_empty(), "{text}");
+    assert_eq!(codes(&report, "plain"), [Code::Multicast], "{text}");
+    assert_eq!(codes(&report, "unfenced"), [Code::MissingSync], "{text}");
+    assert_eq!(codes(&report, "unknown"), [Code::Multicast], "{text}");
+    assert!(text.contains("E0909"), "{text}");
+}
+
+#[test]
 fn a_missing_kernel_and_bad_text_are_not_judged() {
     let ptx = module(&[kernel("good", &[WEIGHTS, WAIT, ACTIVATIONS, PRODUCT, LAUNCH].concat())]);
     let report = check(&ptx, &["other"]);
@@ -225,7 +260,7 @@ fn a_missing_kernel_and_bad_text_are_not_judged() {
 #[test]
 fn passes_name_known_codes() {
     let known: Vec<&str> = Code::ALL.iter().map(|code| code.code()).collect();
-    let all = ["E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0908"];
+    let all = ["E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0908", "E0909"];
     assert_eq!(known, all);
     for pass in PASSES {
         assert!(pass.codes.iter().all(|code| known.contains(code)), "{}", pass.name);

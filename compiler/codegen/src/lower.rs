@@ -335,8 +335,12 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.build.effect(&mnemonic::cluster_barrier(), &[]);
                 Ok(())
             }
-            DeviceOp::Signal { param, rank, at, add } => self.signal(*param, *rank, at, *add),
-            DeviceOp::Await { param, at, until } => self.wait_for(*param, at, *until),
+            DeviceOp::Signal { param, rank, at, add, alias } => {
+                self.signal(*param, *rank, at, (*add, *alias))
+            }
+            DeviceOp::Await { param, at, until, alias } => {
+                self.wait_for(*param, at, *until, *alias)
+            }
             DeviceOp::RoleBarrier { role } => self.role_barrier(*role),
             DeviceOp::Pipe(pipe) => self.pipe(pipe),
             DeviceOp::Role { role, body } => self.role(*role, body),
@@ -550,7 +554,8 @@ fn define_function<'c, 'm>(
             | Access::Output
             | Access::Inout
             | Access::Scratch
-            | Access::Peer => globals.types.global,
+            | Access::Peer
+            | Access::Multicast => globals.types.global,
         });
     }
     // A map is passed by value, and read in the place where the launch has put it.

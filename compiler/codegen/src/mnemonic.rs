@@ -8,8 +8,8 @@
 mod pipes;
 
 use kernel_abi::DType;
-use kernel_ir::ops::AtomicOp;
 use kernel_ir::ops::inline::register_bits;
+use kernel_ir::ops::{AtomicOp, ReduceOp};
 
 pub(crate) use pipes::*;
 
@@ -113,18 +113,24 @@ pub(crate) fn address_of_rank() -> Asm {
     Asm::effect("ld.global.u64 $0, [$1];", "=l,l")
 }
 
-/// Raises a word, after all that the thread did before, or had met in a barrier.
-pub(crate) fn signal(scope: SyncScope) -> Asm {
-    Asm::effect(&format!("red.release.{}.global.add.u32 [$0], $1;", scope.name()), "l,r")
+/// What is done at a multicast address comes into order with what is done at the other ones of its memory.
+const ALIAS: &str = "fence.proxy.alias;";
+
+/// Raises a word, after all that the thread did before, or had met in a barrier, with `alias` also at multicast
+/// addresses.
+pub(crate) fn signal(scope: SyncScope, alias: bool) -> Asm {
+    let fence = if alias { format!("{ALIAS}\n\t") } else { String::new() };
+    let scope = scope.name();
+    Asm::effect(&format!("{fence}red.release.{scope}.global.add.u32 [$0], $1;"), "l,r")
 }
 
 /// Waits until the word at an address has reached a value, as a signed difference. One piece, so that nothing comes
 /// between the rounds; label and registers belong to its braces.
-pub(crate) fn wait_for(scope: SyncScope) -> Asm {
-    let scope = scope.name();
+pub(crate) fn wait_for(scope: SyncScope, alias: bool) -> Asm {
+    let (scope, fence) = (scope.name(), if alias { ALIAS } else { "" });
     let template = format!(
         "{{\n\t.reg .pred again;\n\t.reg .b32 word;\nlook:\n\tld.acquire.{scope}.global.u32 word, [$0];\n\t\
-         sub.s32 word, word, $1;\n\tsetp.lt.s32 again, word, 0;\n\t@again bra look;\n\t}}"
+         sub.s32 word, word, $1;\n\tsetp.lt.s32 again, word, 0;\n\t@again bra look;\n\t{fence}}}"
     );
     Asm::effect(&template, "l,r")
 }
@@ -599,6 +605,38 @@ impl Words {
     }
 }
 
+/// What an instruction does at a multicast address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Multicast {
+    /// What a load folds with; a store without.
+    pub(crate) fold: Option<ReduceOp>,
+    /// Of which elements.
+    pub(crate) dtype: DType,
+}
+
+impl Multicast {
+    /// A weak access: waits order it. Sums of 16-bit floats are formed in f32.
+    fn name(self, words: Words) -> String {
+        let is_half = matches!(self.dtype, DType::F16 | DType::Bf16);
+        let element = match self.dtype {
+            // The same bits, and the one that there is.
+            DType::I64 if self.fold == Some(ReduceOp::Add) => "u64".to_owned(),
+            DType::I32 | DType::I64 => format!("s{}", self.dtype.bits()),
+            dtype if is_half => format!("{}x2", dtype.name()),
+            dtype => dtype.name().to_owned(),
+        };
+        let vector = if words.count > 1 { format!(".v{}", words.count) } else { String::new() };
+        match self.fold {
+            None => format!("multimem.st.weak.global{vector}.{element}"),
+            Some(fold) => {
+                let acc = if is_half && fold == ReduceOp::Add { ".acc::f32" } else { "" };
+                let fold = fold.name();
+                format!("multimem.ld_reduce.weak.global.{fold}{acc}{vector}.{element}")
+            }
+        }
+    }
+}
+
 /// An access that plain LLVM loads and stores cannot say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryForm {
@@ -606,6 +644,8 @@ pub(crate) struct MemoryForm {
     pub(crate) space: Space,
     /// What is moved.
     pub(crate) words: Words,
+    /// The address is that of all ranks.
+    pub(crate) multicast: Option<Multicast>,
     /// `.L1::no_allocate`.
     pub(crate) no_allocate: bool,
     /// A policy operand follows the address.
@@ -616,6 +656,9 @@ pub(crate) struct MemoryForm {
 
 impl MemoryForm {
     fn name(self, verb: &str) -> String {
+        if let Some(multicast) = self.multicast {
+            return multicast.name(self.words);
+        }
         let space = match self.space {
             Space::Global => "global",
             Space::Shared => "shared",
@@ -738,6 +781,7 @@ mod tests {
         let form = MemoryForm {
             space: Space::Global,
             words: Words::of(8, 16).unwrap(),
+            multicast: None,
             no_allocate: true,
             policy: true,
             predicated: true,
@@ -754,6 +798,35 @@ mod tests {
             "@$6 st.global.L1::no_allocate.L2::cache_hint.v4.b32 [$0], {$1, $2, $3, $4}, $5;"
         );
         assert_eq!(store.constraints, "l,r,r,r,r,l,b,~{memory}");
+    }
+
+    #[test]
+    fn multicast_addresses_have_forms_of_their_own() {
+        let form = |fold, dtype: DType, len| MemoryForm {
+            space: Space::Global,
+            words: Words::of(len, dtype.bits()).unwrap(),
+            multicast: Some(Multicast { fold, dtype }),
+            no_allocate: false,
+            policy: false,
+            predicated: false,
+        };
+        let load = |fold, dtype, len| form(Some(fold), dtype, len).load().template;
+        assert_eq!(
+            load(ReduceOp::Add, DType::Bf16, 4),
+            "multimem.ld_reduce.weak.global.add.acc::f32.v2.bf16x2 {$0, $1}, [$2];"
+        );
+        assert_eq!(
+            load(ReduceOp::Max, DType::F16, 2),
+            "multimem.ld_reduce.weak.global.max.f16x2 $0, [$1];"
+        );
+        let minimum = "multimem.ld_reduce.weak.global.min.s64 $0, [$1];";
+        assert_eq!(load(ReduceOp::Min, DType::I64, 1), minimum);
+        let sum = "multimem.ld_reduce.weak.global.add.u64 $0, [$1];";
+        assert_eq!(load(ReduceOp::Add, DType::I64, 1), sum);
+        assert_eq!(
+            form(None, DType::F32, 4).store().template,
+            "multimem.st.weak.global.v4.f32 [$0], {$1, $2, $3, $4};"
+        );
     }
 
     #[test]

@@ -409,10 +409,10 @@ impl<'k> Machine<'k> {
             DeviceOp::Pipe(pipe) => self.pipe(pipe, loc)?,
             DeviceOp::Role { .. } => unreachable!("a block runs its roles itself"),
             DeviceOp::Fence => {}
-            DeviceOp::Signal { param, rank, at, add } => {
+            DeviceOp::Signal { param, rank, at, add, alias: _ } => {
                 self.signal(*param, *rank, at, *add, loc)?;
             }
-            DeviceOp::Await { param, at, until } => self.wait_for(*param, at, *until, loc)?,
+            DeviceOp::Await { param, at, until, alias: _ } => self.wait_for(*param, at, *until, loc)?,
             DeviceOp::Atomic { dst, param, at, change } => {
                 self.atomic(*dst, *param, at, *change, loc)?;
             }

@@ -24,7 +24,7 @@ use crate::memory::{Argument, Buffer, Memory};
 use clock::Clock;
 use marks::{Clash, Does, Mark, Marks};
 
-pub(crate) use party::Party;
+pub(crate) use party::{OnRank, Party};
 
 /// A buffer on one rank.
 struct Shared {
@@ -236,13 +236,13 @@ impl State {
         mark: Mark,
         place: (usize, ParamId),
         index: usize,
-        is_own: impl Fn(usize) -> bool,
+        is_own: impl Fn(&Mark) -> bool,
     ) -> Result<&mut Shared, Clash> {
         let clock = &self.clocks[mark.party];
         let shared = self.memory.get_mut(&place);
         let shared = shared.expect("a buffer that is shared has been put here at launch");
         let knows =
-            |earlier: &Mark| is_own(earlier.party) || clock.of(earlier.party) >= earlier.interval;
+            |earlier: &Mark| is_own(earlier) || clock.of(earlier.party) >= earlier.interval;
         shared.marks.entry(index).or_default().note(does, mark, knows)?;
         Ok(shared)
     }

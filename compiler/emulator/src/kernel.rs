@@ -430,6 +430,12 @@ impl<'k> Machine<'k> {
             }
             return Ok(());
         }
+        if let Storage::Multicast(param, _) = access.storage {
+            let view = &mut self.view;
+            return tile.runs(|start, count, at| {
+                view.store_multicast(param, start, count, &value, at, access.span)
+            });
+        }
         let Storage::Buffer(param) = access.storage else {
             return self.store_shared(access, &tile, &value).map(|_| ());
         };

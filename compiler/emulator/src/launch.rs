@@ -139,6 +139,8 @@ fn check_argument(param: &Param, shape: &[u64], argument: &Argument) -> Result<(
     let name = &param.name;
     let is_scalar = param.access == Access::Scalar;
     match argument {
+        // The memory that it reaches is another parameter.
+        Argument::Missing if param.access == Access::Multicast => Ok(()),
         Argument::Missing => {
             let what = if is_scalar { "scalar" } else { "buffer" };
             Err(bad_argument(param, format!("the {what} `{name}` is missing")))
@@ -257,6 +259,11 @@ pub(crate) fn coordinate(shape: &[u64], mut index: u64) -> Vec<i64> {
     coordinate
 }
 
+/// True for what a launch needs and nobody has given.
+pub(crate) fn is_missing(params: &IndexVec<ParamId, Param>, memory: &Memory, id: ParamId) -> bool {
+    memory.arguments[id] == Argument::Missing && params[id].access != Access::Multicast
+}
+
 /// See [`Memory::fill_missing`].
 pub(crate) fn fill_missing(
     params: &IndexVec<ParamId, Param>,
@@ -264,7 +271,7 @@ pub(crate) fn fill_missing(
     seed: u64,
 ) -> Result<(), EmuError> {
     let mut missing: Vec<ParamId> =
-        params.ids().filter(|&id| memory.arguments[id] == Argument::Missing).collect();
+        params.ids().filter(|&id| is_missing(params, memory, id)).collect();
     // Scalars before buffers, and scalars whose contract names another after that one.
     missing.sort_by_key(|&id| {
         let bound = params[id].contract.as_ref().map(|c| c.hi);
@@ -309,6 +316,7 @@ pub(crate) fn fill_missing(
                 let len = buffer_len(param, params, memory)?;
                 Argument::Buffer(Buffer::from_codes(param.dtype, &draw(len)?))
             }
+            Access::Multicast => Argument::Missing,
             Access::Output | Access::Scratch | Access::Peer => {
                 Argument::Buffer(Buffer::poison(param.dtype, buffer_len(param, params, memory)?))
             }

@@ -222,6 +222,7 @@ impl Sample {
                 Access::Output | Access::Scratch => {
                     memory.set_buffer(id, Buffer::poison(param.dtype, len as usize));
                 }
+                Access::Multicast => {}
                 Access::Static | Access::Input | Access::Inout | Access::Peer => {
                     memory.set_buffer(id, Buffer::from_f32(param.dtype, &numbers));
                 }

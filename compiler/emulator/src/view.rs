@@ -7,10 +7,10 @@ use kernel_dsl::source::Span;
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Launch, Param, ParamId, Role, RoleId};
 use kernel_ir::ops::elements::Words;
-use kernel_ir::ops::{AtomicOp, Elements};
+use kernel_ir::ops::{AtomicOp, Elements, ReduceOp, multimem};
 
 use crate::error::{EmuError, ErrorKind};
-use crate::fabric::Party;
+use crate::fabric::{OnRank, Party};
 use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
@@ -516,7 +516,7 @@ impl<'m> View<'m> {
     ) -> Result<u64, EmuError> {
         let declared = &self.launched.params[param];
         let code = party
-            .read((param, declared), index, span)
+            .read(party.own(), (param, declared), index, span)
             .map_err(|error| error.at(self.launched.coordinate(param, index as u64)))?;
         let page = self.overlays[param].pages.get(&(index / PAGE));
         let lost = page.is_some_and(|page| bit(&page.lost, index % PAGE));
@@ -539,13 +539,69 @@ impl<'m> View<'m> {
             let message = format!("rank {rank} of {}", party.world);
             return Err(EmuError::new(ErrorKind::OutOfBounds, span, message));
         };
+        let place = OnRank { rank, multicast: false };
         for i in 0..count {
             let code = value.get(at + i);
             party
-                .write(rank, (param, declared), start + i, code, span)
+                .write(place, (param, declared), start + i, code, span)
                 .map_err(|error| error.at(self.launched.coordinate(param, (start + i) as u64)))?;
         }
         self.bytes_written += launch::bytes_of_elements(declared.dtype, count as u64);
+        Ok(())
+    }
+
+    /// Writes `value[at..at + count]` to elements `start..` of a buffer of all ranks, at their multicast address.
+    pub(crate) fn store_multicast(
+        &mut self,
+        param: ParamId,
+        start: u64,
+        count: usize,
+        value: &Elements,
+        at: usize,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let start = self.inside(param, start as i64, count, span)?;
+        let (party, declared) = (self.launched.party(), &self.launched.params[param]);
+        for i in 0..count {
+            let code = value.get(at + i);
+            for rank in 0..party.world {
+                let place = OnRank { rank, multicast: true };
+                party.write(place, (param, declared), start + i, code, span).map_err(|error| {
+                    error.at(self.launched.coordinate(param, (start + i) as u64))
+                })?;
+            }
+        }
+        self.bytes_written += launch::bytes_of_elements(declared.dtype, count as u64);
+        Ok(())
+    }
+
+    /// The fold of what all ranks have in elements `start..start + count` of a buffer to `out[at..]`.
+    pub(crate) fn load_multicast(
+        &mut self,
+        (param, fold): (ParamId, ReduceOp),
+        start: u64,
+        count: usize,
+        out: &mut Elements,
+        at: usize,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let start = self.inside(param, start as i64, count, span)?;
+        let (party, declared) = (self.launched.party(), &self.launched.params[param]);
+        for i in 0..count {
+            let index = start + i;
+            let codes: Result<Vec<u64>, EmuError> = (0..party.world)
+                .map(|rank| {
+                    let place = OnRank { rank, multicast: true };
+                    let code = party.read(place, (param, declared), index, span);
+                    let code =
+                        code.map_err(|e| e.at(self.launched.coordinate(param, index as u64)))?;
+                    code.ok_or_else(|| self.poison(param, index, false, span))
+                })
+                .collect();
+            let folded = multimem::fold(fold, declared.dtype, codes?);
+            out.set(at + i, folded.expect("there is a rank, and sema takes types that fold"));
+        }
+        self.bytes_read += launch::bytes_of_elements(declared.dtype, count as u64);
         Ok(())
     }
 
@@ -653,10 +709,10 @@ impl<'m> View<'m> {
             done += here;
         }
         if let Some(party) = self.launched.sharing(param) {
-            let (rank, declared) = (party.rank, &self.launched.params[param]);
+            let (own, declared) = (party.own(), &self.launched.params[param]);
             for i in 0..count {
                 let written =
-                    party.write(rank, (param, declared), start + i, value.get(at + i), span);
+                    party.write(own, (param, declared), start + i, value.get(at + i), span);
                 written.map_err(|e| e.at(self.launched.coordinate(param, (start + i) as u64)))?;
             }
         }

@@ -420,6 +420,8 @@ pub enum DeviceOp {
         at: Vector,
         /// By how much.
         add: u32,
+        /// What was done at a multicast address is in order with what is done at the other ones: `fence.proxy.alias` first.
+        alias: bool,
     },
     /// Waits until a u32 word of the own rank has reached a value, as a signed difference: acquire, for all threads of
     /// all devices; of a counter, for all threads of the device.
@@ -430,6 +432,8 @@ pub enum DeviceOp {
         at: Vector,
         /// u32, one element.
         until: FragId,
+        /// The same, after the wait.
+        alias: bool,
     },
     /// All threads of the role around it meet, at the role's named barrier; shared memory that they wrote before is
     /// visible to them after.
@@ -609,13 +613,20 @@ pub enum Place {
         /// Register with the rank (i32): fragment and element.
         rank: (FragId, u32),
     },
+    /// What a multicast address reaches: the buffer of another parameter on all ranks; offsets count elements.
+    Multicast {
+        /// The address.
+        param: ParamId,
+        /// What folds the elements of the ranks: for loads.
+        fold: Option<ReduceOp>,
+    },
 }
 
 impl Place {
     /// The register that chooses the CTA or the rank.
     pub fn owner(&self) -> Option<(FragId, u32)> {
         match self {
-            Place::Global(_) | Place::Shared { .. } => None,
+            Place::Global(_) | Place::Shared { .. } | Place::Multicast { .. } => None,
             Place::Remote { cta: owner, .. } | Place::Peer { rank: owner, .. } => Some(*owner),
         }
     }

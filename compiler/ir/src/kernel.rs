@@ -204,6 +204,8 @@ pub struct Param {
     pub stored: Option<StoredLayout>,
     /// `scaled_by(s, group = n)`: where the scales of its elements are.
     pub scaled: Option<Scaled>,
+    /// `of x`: the memory of ranks that a multicast address reaches.
+    pub of: Option<ParamId>,
     /// What the author promises about the values: `in lo..hi`.
     pub contract: Option<Contract>,
     /// Where it is declared.
@@ -216,7 +218,11 @@ impl Param {
     /// write, a contract says what holds after the run.
     pub fn kept_contract(&self) -> Option<Contract> {
         match self.access {
-            Access::Static | Access::Input | Access::Peer | Access::Scalar => self.contract,
+            Access::Static
+            | Access::Input
+            | Access::Peer
+            | Access::Multicast
+            | Access::Scalar => self.contract,
             Access::Output | Access::Inout | Access::Scratch => None,
         }
     }

@@ -24,6 +24,7 @@ pub mod hardware;
 pub mod inline;
 pub mod math;
 pub mod mma;
+pub mod multimem;
 pub mod reduce;
 pub mod typing;
 pub mod wgmma;

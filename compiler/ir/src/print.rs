@@ -81,6 +81,9 @@ fn param(id: ParamId, param: &Param, params: &IndexVec<ParamId, Param>) -> Strin
     if let Some(scaled) = &param.scaled {
         let _ = write!(text, " scaled_by({}, group = {})", params[scaled.by].name, scaled.group);
     }
+    if let Some(of) = param.of {
+        let _ = write!(text, " of {}", params[of].name);
+    }
     if let Some(contract) = &param.contract {
         let hi = match contract.hi {
             crate::kernel::ContractBound::Const(hi) => hi.to_string(),

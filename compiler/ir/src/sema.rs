@@ -28,6 +28,7 @@ mod limits;
 mod lower;
 mod mistakes;
 mod moves;
+mod multimem;
 mod not_built;
 mod operands;
 mod packed;

@@ -184,9 +184,10 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "ranks",
-        codes: &[Code::E0132, Code::E0133, Code::E0134, Code::E0135, Code::E0174],
+        codes: &[Code::E0132, Code::E0133, Code::E0134, Code::E0135, Code::E0137, Code::E0174],
         proves: "R7, R8 between ranks: what a rank stores to another one is published by a signal after a `sync`, and \
-                 read after a wait for every sender; slots and words follow the epochs, so nothing is overwritten \
+                 read after a wait for every sender; memory is stored to at a multicast address or at those of \
+                 ranks, not both; slots and words follow the epochs, so nothing is overwritten \
                  that a slower rank may still read; who waits is resident, and waits for signals that all who share the \
                  word have passed",
         run: Run::Kernel(ranks::check),

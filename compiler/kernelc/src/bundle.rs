@@ -148,7 +148,8 @@ fn contradiction(kernel: KernelRef<'_>) -> Option<String> {
             | Access::Output
             | Access::Inout
             | Access::Scratch
-            | Access::Peer => 8,
+            | Access::Peer
+            | Access::Multicast => 8,
         })
         .chain(kernel.signature().maps.iter().map(|_| MAP_BYTES))
         .collect();

@@ -183,9 +183,13 @@ pub fn obligations(
                     .as_ref()
                     .and_then(|name| duties.params.iter().position(|(param, _)| param == name));
                 let Some(param) = found else { continue };
+                if duties.params[param].1 == Access::Multicast {
+                    duties.multicast.push(line);
+                }
                 let fixed = duties.params[param].1 == Access::Static;
                 let load = LoadLine { line, param: param as u32 };
-                if operation.awaited || duties.params[param].1 == Access::Peer {
+                let of_ranks = matches!(duties.params[param].1, Access::Peer | Access::Multicast);
+                if operation.awaited || of_ranks {
                     duties.awaited.push(load);
                 }
                 match operation.order {
@@ -200,7 +204,13 @@ pub fn obligations(
             Role::Update => duties.updates.push(line),
             Role::Signal => duties.signals.push(line),
             Role::Await => duties.awaits.push(line),
-            Role::Compute | Role::Store | Role::Prefetch | Role::LastArriver => {}
+            Role::Store => {
+                let is_multicast = |(name, access): &(String, Access)| {
+                    *access == Access::Multicast && operation.param.as_ref() == Some(name)
+                };
+                duties.multicast.extend(duties.params.iter().any(is_multicast).then_some(line));
+            }
+            Role::Compute | Role::Prefetch | Role::LastArriver => {}
         }
     }
     Obligations { kernels: vec![duties] }

@@ -91,6 +91,8 @@ pub struct Buffer {
     pub ty: Type,
     /// `ring n`
     pub ring: Option<Expr>,
+    /// `of x`: the symmetric memory that this is a multicast window of
+    pub of: Option<Name>,
     /// `scaled_by(s, group = 32)`
     pub scaled_by: Option<ScaledBy>,
     /// `stored LAYOUT`

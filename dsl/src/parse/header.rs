@@ -364,6 +364,8 @@ impl Build {
         let space = self.space(&mut parts);
         let ty = self.ty(parts.need(Rule::r#type));
         let ring = self.once(&mut parts, Rule::ring, "`ring`").map(|pair| self.only_cond(pair));
+        let of = self.once(&mut parts, Rule::window_of, "`of`");
+        let of = of.map(|pair| self.name(&Parts::of(pair).need(Rule::name)));
         let scaled_by = self.once(&mut parts, Rule::scaled_by, "`scaled_by`").map(|pair| {
             let mut parts = Parts::of(pair);
             let scale = self.name(&parts.need(Rule::name));
@@ -374,7 +376,7 @@ impl Build {
         let contract = self.once(&mut parts, Rule::contract, "contract");
         let contract = contract.map(|pair| self.contract(pair));
         let trivia = Trivia::default();
-        Buffer { access, name, space, ty, ring, scaled_by, stored, contract, trivia, span }
+        Buffer { access, name, space, ty, ring, of, scaled_by, stored, contract, trivia, span }
     }
 
     /// The one part of a rule; a second one is reported.

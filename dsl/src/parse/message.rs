@@ -235,6 +235,7 @@ fn phrase(rule: Rule) -> Option<String> {
         Rule::ring => "`ring`",
         Rule::stored => "`stored`",
         Rule::scaled_by => "`scaled_by`",
+        Rule::window_of => "`of`",
         Rule::contract | Rule::domain_of => "`in`",
         Rule::except => "`except`",
         Rule::swizzle => "`swizzle`",

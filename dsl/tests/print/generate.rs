@@ -563,6 +563,7 @@ fn buffer(s: &mut Source<'_>) -> Buffer {
         space: s.maybe(space),
         ty: ty(s),
         ring: s.maybe(cond),
+        of: s.maybe(name),
         scaled_by: s.maybe(|s| ScaledBy { scale: name(s), group: cond(s) }),
         stored: s.maybe(cond),
         contract: s.maybe(|s| {

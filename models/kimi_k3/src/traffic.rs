@@ -53,7 +53,7 @@ pub fn of_node(plan: &CheckedPlan, node: NodeId, positions: u64) -> u64 {
                 let times = match param.access {
                     Access::Static | Access::Input | Access::Output | Access::Peer => 1,
                     Access::Inout => 2,
-                    Access::Scratch | Access::Scalar => 0,
+                    Access::Scratch | Access::Multicast | Access::Scalar => 0,
                 };
                 all = all.saturating_add(bytes(buffer(id), touched.min(elements)) * times);
             }

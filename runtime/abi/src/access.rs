@@ -21,6 +21,8 @@ pub enum Access {
     Scratch,
     /// Symmetric memory: remote writes arrive at any time.
     Peer,
+    /// A multicast address of symmetric memory: one store goes to all ranks, one load folds what all have.
+    Multicast,
     /// By-value argument.
     Scalar,
 }
@@ -35,6 +37,7 @@ impl Access {
             Access::Inout => "inout",
             Access::Scratch => "scratch",
             Access::Peer => "peer",
+            Access::Multicast => "multicast",
             Access::Scalar => "scalar",
         }
     }

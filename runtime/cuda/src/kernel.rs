@@ -13,7 +13,7 @@ use kernel_abi::plan::{KernelKey, Signature};
 use crate::device::{Device, DeviceInfo};
 use crate::error::RuntimeError;
 use crate::ffi::{FunctionHandle, FunctionProperty, ModuleHandle};
-use crate::launch::{LaunchShape, check_layout};
+use crate::launch::{LaunchShape, check_layout, check_memory};
 
 /// A kernel as a compiler wrote it.
 #[derive(Debug, Clone)]
@@ -116,6 +116,7 @@ impl Kernel {
 
     fn load_unnoticed(device: &Device, image: &KernelImage<'_>) -> Result<Kernel, RuntimeError> {
         let name = &image.name;
+        check_memory(name, &image.signature)?;
         let (module, is_compiled_here) = module(device, image)?;
         let symbol = CString::new(image.symbol).map_err(|_| RuntimeError::Layout {
             kernel: name.clone(),

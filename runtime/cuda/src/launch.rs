@@ -122,7 +122,8 @@ pub fn parameter_bytes(param: &ParamSpec) -> usize {
         | Access::Output
         | Access::Inout
         | Access::Scratch
-        | Access::Peer => 8,
+        | Access::Peer
+        | Access::Multicast => 8,
     }
 }
 
@@ -156,6 +157,22 @@ pub fn check_layout(
         }
     }
     Ok(())
+}
+
+/// Refuses kernels that take memory which this runtime does not set up.
+///
+/// # Errors
+/// A parameter is a multicast address.
+pub fn check_memory(kernel: &str, signature: &Signature) -> Result<(), RuntimeError> {
+    let found = signature.params.iter().find(|param| param.access == Access::Multicast);
+    found.map_or(Ok(()), |param| Err(no_multicast(kernel, &param.name)))
+}
+
+/// No multicast objects of the driver are made here.
+fn no_multicast(kernel: &str, param: &str) -> RuntimeError {
+    RuntimeError::Unsupported(format!(
+        "NVLink multicast, which `{param}` of {kernel} is an address of: this runtime does not set it up"
+    ))
 }
 
 /// What a check sees of a value.
@@ -200,6 +217,7 @@ fn pack_seen(
     signature: &Signature,
     given: &[(&str, Seen<'_>)],
 ) -> Result<Vec<u64>, RuntimeError> {
+    check_memory(kernel, signature)?;
     let refused = |fault: String| RuntimeError::Arguments { kernel: kernel.to_owned(), fault };
     for (at, (name, _)) in given.iter().enumerate() {
         if signature.param(name).is_none() {
@@ -367,6 +385,27 @@ mod tests {
         let buffer = [("inbox", memory(DType::F32, 16))];
         let error = pack_seen("push", &signature, &buffer).unwrap_err().to_string();
         assert_eq!(error, "push: `inbox` is memory of ranks, and takes their table");
+    }
+
+    #[test]
+    fn multicast_addresses_are_refused_before_anything_is_loaded_or_bound() {
+        let all = [ExtentSpec::Const(2), ExtentSpec::Const(8)];
+        let params = vec![
+            param("inbox", Access::Peer, DType::F32, &all),
+            param("all", Access::Multicast, DType::F32, &all),
+        ];
+        let signature = Signature { params, starts_early: false, maps: Vec::new() };
+        let loaded = check_memory("push", &signature).unwrap_err();
+        assert_eq!(loaded.code().name(), "R0308");
+        let given = [("inbox", Seen::Ranks { address: 0x2000 })];
+        let bound = pack_seen("push", &signature, &given).unwrap_err();
+        for error in [loaded, bound] {
+            assert_eq!(
+                error.to_string(),
+                "not supported in this version: NVLink multicast, which `all` of push is an address of: this runtime \
+                 does not set it up"
+            );
+        }
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl Machine {
                 | Access::Input
                 | Access::Scratch
                 | Access::Peer
+                | Access::Multicast
                 | Access::Scalar => {}
             }
         }
@@ -211,7 +212,12 @@ impl Machine {
         match param.access {
             Access::Scratch if self.is_bare => {}
             Access::Output | Access::Scratch => self.stream.fill(&inner, POISON)?,
-            Access::Static | Access::Input | Access::Inout | Access::Peer | Access::Scalar => {
+            Access::Static
+            | Access::Input
+            | Access::Inout
+            | Access::Peer
+            | Access::Multicast
+            | Access::Scalar => {
                 self.stream.write(&inner, bytes)?;
             }
         }

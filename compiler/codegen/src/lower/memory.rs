@@ -18,7 +18,7 @@ use melior::ir::{Type, Value};
 
 use super::build::Builder;
 use super::{Lowered, Lowering, is_code, packed, refuse};
-use crate::mnemonic::{self, MemoryForm, Priority, Space, Words};
+use crate::mnemonic::{self, MemoryForm, Multicast, Priority, Space, Words};
 
 /// Policy operands, made once at the entry.
 #[derive(Default, Clone, Copy)]
@@ -121,6 +121,7 @@ pub(super) struct Region<'c, 'm> {
 /// How the accesses of one operation are said.
 struct Form {
     space: Space,
+    multicast: Option<Multicast>,
     no_allocate: bool,
     evict: Option<Evict>,
 }
@@ -140,7 +141,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         if frag.dtype != region.dtype {
             return refuse(format!("{} is loaded as {}", region.dtype, frag.dtype));
         }
-        let form = self.form(&region, cache)?;
+        let form = self.form(place, &region, cache)?;
         if frag.dtype == DType::E2m1 {
             return self.load_packed(dst, &region, &form, vectors, other);
         }
@@ -243,7 +244,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         if dtype != region.dtype {
             return refuse(format!("{dtype} is stored as {}", region.dtype));
         }
-        let form = self.form(&region, cache)?;
+        let form = self.form(place, &region, cache)?;
         for vector in vectors {
             let words = words(vector, dtype)?;
             let address = self.address(&region, vector)?;
@@ -366,7 +367,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
 
     pub(super) fn region(&self, place: &Place) -> Lowered<Region<'c, 'm>> {
         match place {
-            Place::Global(param) => {
+            Place::Global(param) | Place::Multicast { param, .. } => {
                 let (Some(declared), Some(base)) =
                     (self.kernel.params.get(*param), self.params.get(*param))
                 else {
@@ -379,6 +380,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                     | Access::Output
                     | Access::Inout
                     | Access::Scratch
+                    | Access::Multicast
                     | Access::Scalar => *base,
                 };
                 Ok(Region { space: Space::Global, base, dtype: declared.dtype })
@@ -406,12 +408,24 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         }
     }
 
-    fn form(&self, region: &Region<'c, 'm>, cache: CachePolicy) -> Lowered<Form> {
+    fn form(
+        &self,
+        place: &Place,
+        region: &Region<'c, 'm>,
+        cache: CachePolicy,
+    ) -> Lowered<Form> {
         let CachePolicy { evict, no_allocate } = cache;
         if region.space != Space::Global && (evict.is_some() || no_allocate) {
             return refuse("shared memory has no cache policy");
         }
-        Ok(Form { space: region.space, no_allocate, evict })
+        let multicast = match place {
+            Place::Multicast { fold, .. } => Some(Multicast { fold: *fold, dtype: region.dtype }),
+            Place::Global(_) | Place::Shared { .. } | Place::Remote { .. } | Place::Peer { .. } => None,
+        };
+        if multicast.is_some() && (evict.is_some() || no_allocate) {
+            return refuse("a multicast address has no cache policy");
+        }
+        Ok(Form { space: region.space, multicast, no_allocate, evict })
     }
 
     fn push_policy_and_predicate(
@@ -570,6 +584,7 @@ impl Form {
         MemoryForm {
             space: self.space,
             words,
+            multicast: self.multicast,
             no_allocate: self.no_allocate,
             policy: self.evict.is_some(),
             predicated: vector.predicate.is_some(),

@@ -47,7 +47,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         param: ParamId,
         rank: Option<(FragId, u32)>,
         at: &Vector,
-        add: u32,
+        (add, alias): (u32, bool),
     ) -> Lowered<()> {
         let (region, scope) = match rank {
             Some((frag, element)) => {
@@ -58,17 +58,23 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         self.is_word(&region, at)?;
         let add = self.build.int(self.build.types.i32, i64::from(add as i32));
         let address = self.address(&region, at)?;
-        self.build.effect(&mnemonic::signal(scope), &[address, add]);
+        self.build.effect(&mnemonic::signal(scope, alias), &[address, add]);
         Ok(())
     }
 
-    pub(super) fn wait_for(&self, param: ParamId, at: &Vector, until: FragId) -> Lowered<()> {
+    pub(super) fn wait_for(
+        &self,
+        param: ParamId,
+        at: &Vector,
+        until: FragId,
+        alias: bool,
+    ) -> Lowered<()> {
         let region = self.region(&Place::Global(param))?;
         self.is_word(&region, at)?;
         let operands = [self.address(&region, at)?, self.element(until, 0)?];
         let is_flag = self.kernel.params.get(param).is_some_and(Param::is_flag);
         let scope = if is_flag { SyncScope::System } else { SyncScope::Device };
-        self.build.effect(&mnemonic::wait_for(scope), &operands);
+        self.build.effect(&mnemonic::wait_for(scope, alias), &operands);
         Ok(())
     }
 

@@ -79,6 +79,7 @@ impl KernelBuilder {
             shape,
             stored: None,
             scaled: None,
+            of: None,
             contract: None,
             span: Span::default(),
         })

@@ -3,7 +3,8 @@
 use kernel_abi::{DType, numeric};
 use kernel_dsl::source::Span;
 use kernel_ir::device::{Arg, FragId, LocId, Place, Vector};
-use kernel_ir::ops::{AtomicOp, Elements};
+use kernel_ir::kernel::ParamId;
+use kernel_ir::ops::{AtomicOp, Elements, ReduceOp};
 
 use super::Machine;
 use super::registers::{self, Registers};
@@ -74,6 +75,16 @@ impl Machine<'_> {
                 view.load(*param, start as u64, count, buffer, t * count, span)
                     .map_err(|e| e.thread(t))
             }
+            Place::Multicast { param, fold } => {
+                let (memory, fold) = self.reached(*param, *fold);
+                self.check_alignment(start, vector, self.kernel.params[memory].dtype, t, loc)?;
+                let view = &mut self.view;
+                view.check_read(memory, span)?;
+                let start = view.inside(memory, start, count, span).map_err(|e| e.thread(t))?;
+                let fold = fold.expect("a load at a multicast address folds");
+                view.load_multicast((memory, fold), start as u64, count, buffer, t * count, span)
+                    .map_err(|e| e.thread(t))
+            }
             Place::Peer { .. } => unreachable!("ranks read their own memory alone"),
             Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
                 let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
@@ -88,6 +99,12 @@ impl Machine<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// The memory that a multicast address reaches, and what folds it.
+    fn reached(&self, param: ParamId, fold: Option<ReduceOp>) -> (ParamId, Option<ReduceOp>) {
+        let memory = self.kernel.params[param].of;
+        (memory.expect("a multicast address is one of some memory"), fold)
     }
 
     /// Stores vectors of `src`.
@@ -146,6 +163,16 @@ impl Machine<'_> {
                         let start = view.inside(*param, start, count, span);
                         let start = start.map_err(|e| e.thread(t))?;
                         view.store_to((*param, rank), start as u64, count, &buffer, 0, span)
+                            .map_err(|e| e.thread(t))?;
+                    }
+                    Place::Multicast { param, fold } => {
+                        let (memory, _) = self.reached(*param, *fold);
+                        let dtype = self.kernel.params[memory].dtype;
+                        self.check_alignment(start, vector, dtype, t, loc)?;
+                        let view = &mut self.view;
+                        let start = view.inside(memory, start, count, span);
+                        let start = start.map_err(|e| e.thread(t))?;
+                        view.store_multicast(memory, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
                     }
                     Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {

@@ -8,7 +8,16 @@ use kernel_ir::ops::AtomicOp;
 pub(super) struct Mark {
     pub(super) party: usize,
     pub(super) interval: u32,
+    /// At a multicast address: in no order with what the same party does at other ones.
+    pub(super) multicast: bool,
     pub(super) span: Span,
+}
+
+impl Mark {
+    /// True where the accesses of one follow each other.
+    pub(super) fn is_in_line_with(&self, other: &Mark) -> bool {
+        self.party == other.party && self.multicast == other.multicast
+    }
 }
 
 /// What an access does.
@@ -79,11 +88,11 @@ impl Marks {
         match does {
             Does::Write => *self = Marks { write: Some(mark), ..Marks::default() },
             Does::Read => {
-                self.reads.retain(|known| known.party != mark.party);
+                self.reads.retain(|known| !known.is_in_line_with(&mark));
                 self.reads.push(mark);
             }
             Does::Update(op) => {
-                self.updates.retain(|(of, known)| *of != op || known.party != mark.party);
+                self.updates.retain(|(of, known)| *of != op || !known.is_in_line_with(&mark));
                 self.updates.push((op, mark));
             }
         }

@@ -26,6 +26,14 @@ pub(crate) struct Party<'m> {
     pub(crate) role: Option<(RoleId, &'m Role)>,
 }
 
+/// The memory of a rank, and by which address it is reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OnRank {
+    pub(crate) rank: usize,
+    /// By the address of all ranks at once.
+    pub(crate) multicast: bool,
+}
+
 impl<'m> Party<'m> {
     fn cta_of_all(&self) -> usize {
         self.rank * self.fabric.ctas + self.cta
@@ -130,18 +138,22 @@ impl<'m> Party<'m> {
     fn access<T>(
         &self,
         does: Does,
-        (rank, id, param): (usize, ParamId, &Param),
+        (OnRank { rank, multicast }, id, param): (OnRank, ParamId, &Param),
         index: usize,
         span: Span,
         then: impl FnOnce(&mut crate::memory::Buffer) -> T,
     ) -> Result<T, EmuError> {
         let part = self.part();
         let mut state = self.fabric.lock();
-        let mark = Mark { party: part, interval: state.now[part], span };
+        let mark = Mark { party: part, interval: state.now[part], multicast, span };
         let parties = self.fabric.parties;
         let of_ranks = param.access == Access::Peer;
-        let is_own = |other: usize| {
-            if of_ranks { other == part } else { other / parties == part / parties }
+        let is_own = |other: &Mark| {
+            if of_ranks {
+                mark.is_in_line_with(other)
+            } else {
+                other.party / parties == part / parties
+            }
         };
         match state.access(does, mark, (rank, id), index, is_own) {
             Ok(shared) => Ok(then(&mut shared.buffer)),
@@ -149,26 +161,32 @@ impl<'m> Party<'m> {
         }
     }
 
-    /// Reads an element of the own rank.
+    /// The own memory, at its own address.
+    pub(crate) fn own(&self) -> OnRank {
+        OnRank { rank: self.rank, multicast: false }
+    }
+
+    /// Reads an element of a rank.
     pub(crate) fn read(
         &self,
+        place: OnRank,
         (id, param): (ParamId, &Param),
         index: usize,
         span: Span,
     ) -> Result<Option<u64>, EmuError> {
-        self.access(Does::Read, (self.rank, id, param), index, span, |buffer| buffer.code(index))
+        self.access(Does::Read, (place, id, param), index, span, |buffer| buffer.code(index))
     }
 
     /// Writes an element of a rank.
     pub(crate) fn write(
         &self,
-        rank: usize,
+        place: OnRank,
         (id, param): (ParamId, &Param),
         index: usize,
         code: u64,
         span: Span,
     ) -> Result<(), EmuError> {
-        let place = (rank, id, param);
+        let place = (place, id, param);
         self.access(Does::Write, place, index, span, |buffer| buffer.write(index, code))
     }
 
@@ -180,7 +198,7 @@ impl<'m> Party<'m> {
         (op, by): (AtomicOp, u64),
         span: Span,
     ) -> Result<Option<u64>, EmuError> {
-        let place = (self.rank, id, param);
+        let place = (self.own(), id, param);
         self.access(Does::Update(op), place, index, span, |buffer| {
             let old = buffer.code(index)?;
             buffer.write(index, op.apply(param.dtype, old, by));

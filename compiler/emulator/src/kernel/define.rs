@@ -253,6 +253,15 @@ impl Machine<'_> {
                     view.load(param, start, count, out, at, access.span)
                 })?;
             }
+            Storage::Multicast(param, fold) => {
+                let (view, span) = (&mut self.view, access.span);
+                let fold = fold.expect("a load at a multicast address folds");
+                tile.runs(|start, count, at| {
+                    present += count;
+                    view.check_read(param, span)?;
+                    view.load_multicast((param, fold), start, count, out, at, span)
+                })?;
+            }
             Storage::Smem(..) | Storage::Remote(..) => {
                 present = self.load_shared(access, &tile, out)?.unwrap_or(0);
             }

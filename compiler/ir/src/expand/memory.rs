@@ -13,7 +13,7 @@ use crate::kernel::{
     AxisIndex, CachePolicy, ContractBound, Extent, ParamId, Storage, TileAccess, ValueId, ViewAxis,
 };
 use crate::layout::Swizzle;
-use crate::ops::{AtomicOp, BinaryOp};
+use crate::ops::{AtomicOp, BinaryOp, multimem};
 
 /// Buffers from here on need 64-bit offsets.
 const SMALL_BUFFER_BYTES: u64 = 1 << 31;
@@ -202,6 +202,11 @@ impl Expander<'_> {
             Storage::Buffer(param) | Storage::Peers(param) => {
                 (Place::Global(param), self.b.offset_dtype(param))
             }
+            Storage::Multicast(memory, fold) => {
+                let param = self.kernel.window_of(memory);
+                let param = param.expect("an access at a multicast address names one");
+                (Place::Multicast { param, fold }, self.b.offset_dtype(param))
+            }
             Storage::Peer(param, rank) => {
                 let rank = self.integer(rank);
                 let rank = self.b.materialize(&rank, DType::I32);
@@ -260,7 +265,7 @@ impl Expander<'_> {
         let (place, offsets) = self.place(access.storage);
         let (dst, cut) =
             self.load_cells(&cells, dtype, place, offsets, other_frag, cache, Pred::Always);
-        whole_bytes(dtype, &cut, access)?;
+        whole_instructions(dtype, &cut, access)?;
         if dtype.is_int()
             && other.is_none()
             && let Storage::Buffer(param) = access.storage
@@ -285,7 +290,7 @@ impl Expander<'_> {
         cache: CachePolicy,
         extra: Pred,
     ) -> (FragId, Cut) {
-        let cut = self.b.cut(cells, dtype);
+        let cut = self.cut_at(&place, cells, dtype);
         let vectors = self.b.vectors(cells, &cut, offsets, extra);
         let len = cells.len() as u32;
         let loaded =
@@ -299,6 +304,14 @@ impl Expander<'_> {
         }
         let x = self.b.gather(loaded, table);
         (self.b.define(dtype, len, |dst| DeviceOp::Copy { dst, x }), cut)
+    }
+
+    /// The fewest instructions; integers at a multicast address go one by one.
+    fn cut_at(&self, place: &Place, cells: &[Cell], dtype: DType) -> Cut {
+        if matches!(place, Place::Multicast { .. }) && !dtype.is_float() {
+            return Cut::of_single(cells.len());
+        }
+        self.b.cut(cells, dtype)
     }
 
     /// A store of a tile, by its lowest replica.
@@ -334,7 +347,7 @@ impl Expander<'_> {
                 Some(op) => self.update_cells(op, src, &cells, to, extra),
             }
         };
-        whole_bytes(dtype, &cut, access)?;
+        whole_instructions(dtype, &cut, access)?;
         self.note_access(access, dtype, distribution, &cut, true);
         Ok(())
     }
@@ -350,7 +363,7 @@ impl Expander<'_> {
         cache: CachePolicy,
         extra: Pred,
     ) -> Cut {
-        let cut = self.b.cut(cells, dtype);
+        let cut = self.cut_at(&place, cells, dtype);
         if extra == Pred::Never || cells.is_empty() {
             return cut;
         }
@@ -373,8 +386,7 @@ impl Expander<'_> {
         (place, offsets): (Place, DType),
         extra: Pred,
     ) -> Cut {
-        let order: Vec<usize> = (0..cells.len()).collect();
-        let cut = Cut { pieces: order.iter().map(|&cell| (cell, 1)).collect(), order };
+        let cut = Cut::of_single(cells.len());
         if extra != Pred::Never && !cells.is_empty() {
             let vectors = self.b.vectors(cells, &cut, offsets, extra);
             let (src, update, cache) = (Arg::whole(src), Some(op), CachePolicy::default());
@@ -389,12 +401,17 @@ pub(super) fn too_far(access: &TileAccess) -> Diagnostic {
         .label(access.span, "extents and strides multiply to more than any buffer has")
 }
 
-/// Elements that share a byte are moved together.
-fn whole_bytes(dtype: DType, cut: &Cut, access: &TileAccess) -> Result<(), Diagnostic> {
-    if cut.pieces.iter().all(|&(_, len)| (len as u32 * dtype.bits()).is_multiple_of(8)) {
+/// Elements that share a byte are moved together, and at a multicast address those that share a word.
+fn whole_instructions(dtype: DType, cut: &Cut, access: &TileAccess) -> Result<(), Diagnostic> {
+    let is_multicast = matches!(access.storage, Storage::Multicast(..));
+    let is_whole = |len: u32| {
+        (len * dtype.bits()).is_multiple_of(8) && (!is_multicast || multimem::moves(dtype, len))
+    };
+    if cut.pieces.iter().all(|&(_, len)| is_whole(len as u32)) {
         return Ok(());
     }
+    let shared = if is_multicast { "two elements share a word" } else { "two elements share a byte" };
     Err(Diagnostic::error(Code::E0310, format!("a thread would move single elements of {dtype}"))
-        .label(access.span, "two elements share a byte")
+        .label(access.span, shared)
         .help("let vectors run along the last axis, over at least two elements"))
 }

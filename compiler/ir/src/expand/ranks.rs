@@ -16,16 +16,16 @@ impl Expander<'_> {
     pub(super) fn signal(&mut self, signal: &Signal) {
         let index: Vec<Option<ValueId>> = signal.index.iter().copied().map(Some).collect();
         let world = self.kernel.launch.world.unwrap_or(1);
-        let (param, add) = (signal.param, signal.add);
+        let (param, add, alias) = (signal.param, signal.add, self.kernel.uses_multicast());
         if !self.kernel.params[param].is_flag() {
             let at = self.flag(param, &index, &Linear::default());
-            return self.in_first_lanes(1, DeviceOp::Signal { param, rank: None, at, add });
+            return self.in_first_lanes(1, DeviceOp::Signal { param, rank: None, at, add, alias });
         }
         if let Some(to) = signal.to {
             let to = self.integer(to);
             let at = self.flag(param, &index, &Linear::default());
             let rank = self.b.materialize(&to, DType::I32);
-            let op = DeviceOp::Signal { param, rank: Some(rank), at, add };
+            let op = DeviceOp::Signal { param, rank: Some(rank), at, add, alias };
             if self.b.is_elected() {
                 self.b.emit(op);
             } else {
@@ -39,14 +39,14 @@ impl Expander<'_> {
                 let rank = Linear::constant(i64::from(number));
                 let at = self.flag(param, &index, &rank);
                 let rank = self.b.materialize(&rank, DType::I32);
-                self.b.emit(DeviceOp::Signal { param, rank: Some(rank), at, add });
+                self.b.emit(DeviceOp::Signal { param, rank: Some(rank), at, add, alias });
             }
             return;
         }
         let lane = self.lane();
         let rank = self.b.materialize(&lane, DType::I32);
         let at = self.flag(signal.param, &index, &lane);
-        self.in_first_lanes(world, DeviceOp::Signal { param, rank: Some(rank), at, add });
+        self.in_first_lanes(world, DeviceOp::Signal { param, rank: Some(rank), at, add, alias });
     }
 
     /// Lane r of the first warp waits for word r, and all threads meet.
@@ -57,19 +57,19 @@ impl Expander<'_> {
                 Extent::Scalar(_) => None,
             })
         });
-        let until = self.frag(wait.until);
+        let (until, alias) = (self.frag(wait.until), self.kernel.uses_multicast());
         if self.b.is_elected() {
             for word in 0..words.unwrap_or(1) {
                 let word = Linear::constant(i64::from(word));
                 let (param, at) = (wait.param, self.flag(wait.param, &wait.index, &word));
-                self.b.emit(DeviceOp::Await { param, at, until });
+                self.b.emit(DeviceOp::Await { param, at, until, alias });
             }
             return;
         }
         let lane = self.lane();
         let at = self.flag(wait.param, &wait.index, &lane);
         let param = wait.param;
-        self.in_first_lanes(words.unwrap_or(1), DeviceOp::Await { param, at, until });
+        self.in_first_lanes(words.unwrap_or(1), DeviceOp::Await { param, at, until, alias });
         self.barrier();
     }
 

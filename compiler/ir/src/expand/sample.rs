@@ -75,6 +75,7 @@ impl Sample {
             shape: shape.iter().map(|&e| Extent::Const(e)).collect(),
             stored: None,
             scaled: None,
+            of: None,
             contract: None,
             span,
         })

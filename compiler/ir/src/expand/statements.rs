@@ -9,7 +9,7 @@ use super::uses::each_use;
 use super::{Expander, Repr};
 use crate::device::{Arg, DeviceOp, FragId, LocId, OpRole, Slot, SlotId};
 use crate::kernel::{
-    Op, Outgoing, PipeOp, PrefetchRange, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup,
+    Op, Outgoing, PipeOp, PrefetchRange, Stmt, StmtKind, Tensor, ValueId, VarId, Warpgroup,
 };
 use crate::order;
 
@@ -31,34 +31,26 @@ impl<'k> Expander<'k> {
     fn role(&self, kind: &StmtKind) -> OpRole {
         let order = self.order;
         match kind {
-            StmtKind::Def { op: Op::Load { access, .. }, .. } => match access.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                    OpRole::Load { param, order }
-                }
-                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+            StmtKind::Def { op: Op::Load { access, .. }, .. } => match self.kernel.reached_by(access.storage) {
+                Some(param) => OpRole::Load { param, order },
+                None => OpRole::Compute,
             },
             StmtKind::Signal(signal) => OpRole::Signal { param: signal.param },
             StmtKind::Await(wait) => OpRole::Await { param: wait.param },
-            StmtKind::Store { access, update, .. } => match access.storage {
-                Storage::Buffer(param) if update.is_some() => OpRole::Update { param, order },
-                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                    OpRole::Store { param, order }
-                }
-                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+            StmtKind::Store { access, update, .. } => match self.kernel.reached_by(access.storage) {
+                Some(param) if update.is_some() => OpRole::Update { param, order },
+                Some(param) => OpRole::Store { param, order },
+                None => OpRole::Compute,
             },
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
-                match source.storage {
-                    Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                        OpRole::Load { param, order }
-                    }
-                    Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+                match self.kernel.reached_by(source.storage) {
+                    Some(param) => OpRole::Load { param, order },
+                    None => OpRole::Compute,
                 }
             }
-            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => match dest.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                    OpRole::Store { param, order }
-                }
-                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => match self.kernel.reached_by(dest.storage) {
+                Some(param) => OpRole::Store { param, order },
+                None => OpRole::Compute,
             },
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
@@ -73,11 +65,9 @@ impl<'k> Expander<'k> {
             StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } => {
                 OpRole::Arrive { param: word.param }
             }
-            StmtKind::Def { op: Op::Atomic { access, .. }, .. } => match access.storage {
-                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                    OpRole::Update { param, order }
-                }
-                Storage::Smem(..) | Storage::Remote(..) => OpRole::Compute,
+            StmtKind::Def { op: Op::Atomic { access, .. }, .. } => match self.kernel.reached_by(access.storage) {
+                Some(param) => OpRole::Update { param, order },
+                None => OpRole::Compute,
             },
             StmtKind::For { tickets: Some(word), .. } => {
                 OpRole::Update { param: word.param, order }

@@ -46,6 +46,12 @@ pub(super) struct Cut {
 }
 
 impl Cut {
+    /// Each cell by an instruction of its own.
+    pub(super) fn of_single(cells: usize) -> Cut {
+        let order: Vec<usize> = (0..cells).collect();
+        Cut { pieces: order.iter().map(|&cell| (cell, 1)).collect(), order }
+    }
+
     /// True where operation elements are the cells in order.
     pub(super) fn in_order(&self) -> bool {
         self.order.iter().enumerate().all(|(i, &cell)| i == cell)

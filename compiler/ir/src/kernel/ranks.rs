@@ -2,7 +2,7 @@
 
 use kernel_dsl::source::Span;
 
-use super::{Param, ParamId, ValueId, Words};
+use super::{Kernel, Param, ParamId, Stmt, Storage, ValueId, Words, each_access};
 
 /// Ranks of a launch at most: each has a lane of one warp.
 pub const MAX_WORLD: u32 = crate::distribution::LANES;
@@ -45,6 +45,42 @@ impl Await {
     pub fn each(&self) -> Option<usize> {
         self.index.iter().position(Option::is_none)
     }
+}
+
+impl Kernel {
+    /// The multicast address of memory of ranks.
+    pub fn window_of(&self, memory: ParamId) -> Option<ParamId> {
+        let mut params = self.params.iter_enumerated();
+        params.find(|(_, param)| param.of == Some(memory)).map(|(id, _)| id)
+    }
+
+    /// True where memory is touched at a multicast address: what is done there is in no order with what is done at the
+    /// address of a rank before a fence.
+    pub fn uses_multicast(&self) -> bool {
+        uses_multicast(&self.body)
+    }
+
+    /// The parameter by which an access reaches what it touches, where it is no shared memory.
+    pub fn reached_by(&self, storage: Storage) -> Option<ParamId> {
+        match storage {
+            Storage::Multicast(memory, _) => self.window_of(memory),
+            Storage::Buffer(_)
+            | Storage::Smem(..)
+            | Storage::Remote(..)
+            | Storage::Peer(..)
+            | Storage::Peers(_) => storage.param(),
+        }
+    }
+}
+
+fn uses_multicast(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|stmt| {
+        let mut found = false;
+        each_access(&stmt.kind, &mut |access| {
+            found |= matches!(access.storage, Storage::Multicast(..));
+        });
+        found || stmt.kind.bodies().into_iter().any(uses_multicast)
+    })
 }
 
 impl Param {

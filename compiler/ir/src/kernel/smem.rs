@@ -5,6 +5,7 @@ use kernel_dsl::source::Span;
 use serde::{Deserialize, Serialize};
 
 use super::{AxisIndex, Kernel, ParamId, SmemId, TileAccess, ValueId, ViewAxis};
+use crate::ops::ReduceOp;
 
 /// Which memory of the CTA a tile lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +136,19 @@ pub enum Storage {
     Peer(ParamId, ValueId),
     /// The buffer of a parameter on every rank: a store alone, whose first axis has the extent 1.
     Peers(ParamId),
+    /// The buffer of a parameter on all ranks at once, at the multicast address that another parameter has: a store
+    /// goes to each, a load gives the fold of what they have.
+    Multicast(ParamId, Option<ReduceOp>),
 }
 
 impl Storage {
     /// The parameter, where it is a buffer.
     pub fn param(self) -> Option<ParamId> {
         match self {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => Some(param),
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => Some(param),
             Storage::Smem(..) | Storage::Remote(..) => None,
         }
     }
@@ -149,7 +156,10 @@ impl Storage {
     /// The scalar that chooses the slot, if there is one.
     pub fn slot(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) => None,
+            Storage::Buffer(_)
+            | Storage::Peer(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => None,
             Storage::Smem(_, slot) | Storage::Remote(_, slot, _) => slot,
         }
     }
@@ -157,7 +167,10 @@ impl Storage {
     /// The tile and its slot, where it is shared memory of some CTA.
     pub fn tile(self) -> Option<(SmemId, Option<ValueId>)> {
         match self {
-            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) => None,
+            Storage::Buffer(_)
+            | Storage::Peer(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => None,
             Storage::Smem(tile, slot) | Storage::Remote(tile, slot, _) => Some((tile, slot)),
         }
     }
@@ -165,22 +178,28 @@ impl Storage {
     /// The scalar that chooses the CTA of the cluster, where it is not the own one.
     pub fn cta(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Smem(..) | Storage::Peer(..) | Storage::Peers(_) => None,
+            Storage::Buffer(_)
+            | Storage::Smem(..)
+            | Storage::Peer(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => None,
             Storage::Remote(_, _, cta) => Some(cta),
         }
     }
 
     /// True for memory of one rank or of all that a store goes to.
     pub fn is_of_ranks(self) -> bool {
-        matches!(self, Storage::Peer(..) | Storage::Peers(_))
+        matches!(self, Storage::Peer(..) | Storage::Peers(_) | Storage::Multicast(..))
     }
 
     /// The scalar that chooses the rank, where it is memory of any rank.
     pub fn rank(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) | Storage::Peers(_) => {
-                None
-            }
+            Storage::Buffer(_)
+            | Storage::Smem(..)
+            | Storage::Remote(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => None,
             Storage::Peer(_, rank) => Some(rank),
         }
     }
@@ -204,7 +223,10 @@ impl Kernel {
     /// Element type of what an access touches.
     pub fn dtype_of(&self, storage: Storage) -> DType {
         match storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 self.params[param].dtype
             }
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].dtype,
@@ -214,7 +236,10 @@ impl Kernel {
     /// The author's name of what an access touches.
     pub fn name_of(&self, storage: Storage) -> &str {
         match storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 &self.params[param].name
             }
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => &self.smem[tile].name,
@@ -224,7 +249,10 @@ impl Kernel {
     /// Where what an access touches is declared.
     pub fn declaration_of(&self, storage: Storage) -> Span {
         match storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 self.params[param].span
             }
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].span,

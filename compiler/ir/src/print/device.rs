@@ -214,18 +214,18 @@ fn operation(device: &DeviceKernel, op: &DeviceOp, order: &str) -> String {
         DeviceOp::RoleBarrier { role } => format!("barrier of {}", device.roles[*role].name),
         DeviceOp::Pipe(op) => pipe(device, op, order),
         DeviceOp::Fence => "fence acq_rel gpu".to_owned(),
-        DeviceOp::Signal { param, rank, at, add } => {
+        DeviceOp::Signal { param, rank, at, add, alias } => {
             let (place, scope) = match rank {
                 Some(rank) => (Place::Peer { param: *param, rank: *rank }, "sys"),
                 None => (Place::Global(*param), "gpu"),
             };
             let place = places(device, &place, std::slice::from_ref(at));
-            format!("signal {place} add {add} release {scope}")
+            format!("signal {place} add {add} release {scope}{}", aliases(*alias))
         }
-        DeviceOp::Await { param, at, until } => {
+        DeviceOp::Await { param, at, until, alias } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
             let scope = if device.params[*param].is_flag() { "sys" } else { "gpu" };
-            format!("await {place} until {until} acquire {scope}")
+            format!("await {place} until {until} acquire {scope}{}", aliases(*alias))
         }
         DeviceOp::Atomic { dst, param, at, change } => {
             let place = places(device, &Place::Global(*param), std::slice::from_ref(at));
@@ -449,6 +449,11 @@ fn warpgroup(op: &WarpgroupOp) -> String {
     }
 }
 
+/// What orders a multicast address with the others.
+fn aliases(fence: bool) -> &'static str {
+    if fence { " alias" } else { "" }
+}
+
 fn arg(arg: &Arg) -> String {
     match &arg.map {
         Map::Identity => arg.frag.to_string(),
@@ -468,6 +473,10 @@ fn places(device: &DeviceKernel, place: &Place, vectors: &[Vector]) -> String {
         Place::Shared { base, dtype } => format!("shared+{base} as {dtype}"),
         Place::Peer { param, rank: (frag, element) } => {
             format!("{} of rank {frag}[{element}]", device.params[*param].name)
+        }
+        Place::Multicast { param, fold } => {
+            let fold = fold.map_or(String::new(), |fold| format!("{} of ", fold.name()));
+            format!("{fold}{} of all ranks", device.params[*param].name)
         }
         Place::Remote { cta: (frag, element), base, dtype } => {
             format!("shared+{base} of cta {frag}[{element}] as {dtype}")

@@ -396,6 +396,8 @@ fn place(kernel: &Kernel, access: &TileAccess) -> String {
     let rank = match access.storage {
         Storage::Peer(_, rank) => format!("@peer({rank})"),
         Storage::Peers(_) => "@peer(each)".to_owned(),
+        Storage::Multicast(_, None) => "@multicast".to_owned(),
+        Storage::Multicast(_, Some(fold)) => format!("@multicast({})", fold.name()),
         Storage::Buffer(_) | Storage::Smem(..) | Storage::Remote(..) => String::new(),
     };
     format!("{}{rank}{slot}[{}]", kernel.name_of(access.storage), entries.join(", "))

@@ -56,6 +56,7 @@ impl<'a> Lower<'a> {
     fn buffer_in(&mut self, e: &'a Expr, space: Space) -> Outcome<(Buffer, &'a Ref, Span)> {
         let found @ (_, reference, defined) = self.any_buffer(e)?;
         let name = reference.path.text();
+        self.is_no_window(&found.0, e.span, defined)?;
         match (space, self.is_tensor(&found.0)) {
             (Space::Shared, true) => Err(self.error(tensor_misused(&name, e.span, defined))),
             (Space::Tensor, false) => Err(self.error(not_tensor(&name, e.span, defined))),
@@ -63,7 +64,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn any_buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
+    pub(super) fn any_buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
         let ExprKind::Ref(reference) = &e.kind else {
             return Err(match &e.kind {
                 ExprKind::Index(..) => self.not_built(e.span, "a view of a slice"),
@@ -163,21 +164,34 @@ impl<'a> Lower<'a> {
         };
         let (buffer, reference, defined) = self.buffer_in(base, space)?;
         let inbox = self.inbox(&buffer);
-        let (storage, slot) = match inbox {
+        let place = match inbox {
             Some(param) => {
                 let (storage, slot) = self.inbox_place(param, reference, defined)?;
-                (storage, Some((Entry::At(slot), base.span)))
+                (storage, Some(slot))
             }
             None => (self.storage(&buffer, reference, defined)?, None),
         };
+        self.slice_in(e, indices, (buffer, base.span, defined), place, whole)
+    }
+
+    /// The part of a buffer that indices mean; in memory of ranks after a slot.
+    pub(super) fn slice_in(
+        &mut self,
+        e: &'a Expr,
+        indices: Option<&'a [Index]>,
+        (buffer, base, defined): (Buffer, Span, Span),
+        (storage, slot): (Storage, Option<ValueId>),
+        whole: Span,
+    ) -> Outcome<Slice> {
+        let slot = slot.map(|slot| (Entry::At(slot), base));
         let own = usize::from(slot.is_some());
         // The axis of ranks stands before all others.
-        let ranks = matches!(storage, Storage::Peers(_)).then_some((Entry::New, base.span));
+        let ranks = matches!(storage, Storage::Peers(_)).then_some((Entry::New, base));
         let mut entries: Vec<(Entry, Span)> = ranks.into_iter().chain(slot).collect();
         match indices {
             Some(indices) => entries.extend(self.entries(indices)?),
             None => {
-                entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base.span)))
+                entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base)))
             }
         }
         let named = entries.iter().filter(|(entry, _)| !matches!(entry, Entry::New)).count();

@@ -123,7 +123,7 @@ impl<'a> Lower<'a> {
         let slice = self.slice(place, span)?;
         match slice.storage {
             Storage::Buffer(param) => self.is_changed(param, slice.dtype, place.span)?,
-            Storage::Peer(..) | Storage::Peers(_) => {
+            Storage::Peer(..) | Storage::Peers(_) | Storage::Multicast(..) => {
                 return Err(self.not_built(place.span, "atomics on memory of ranks"));
             }
             Storage::Smem(..) | Storage::Remote(..) => {

@@ -10,6 +10,7 @@ use super::builtins::{self, Builtin};
 use super::constants;
 use super::elementwise::Placed;
 use super::lower::Lower;
+use super::multimem;
 use super::not_built;
 use super::operands::Operand;
 use super::report::{Outcome, Refused};
@@ -42,6 +43,9 @@ impl<'a> Lower<'a> {
         let text = path.text();
         if atomics::operation(path).is_some() {
             return Ok(vec![self.atomic_value(call, span)?]);
+        }
+        if multimem::operation(path).is_some() {
+            return Ok(vec![self.load_reduce(call, span)?]);
         }
         let Some(form) = builtins::find(&text) else {
             return Err(if builtins::is_not_built(&text) || path.segments.len() > 1 {

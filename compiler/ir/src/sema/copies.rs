@@ -128,7 +128,10 @@ impl<'a> Lower<'a> {
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => {
                 super::operands::is_empty(&self.kernel.smem[tile].shape)
             }
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 let shape = &self.kernel.params[param].shape;
                 shape.contains(&Extent::Const(0))
             }
@@ -142,9 +145,10 @@ impl<'a> Lower<'a> {
                 let settle = Outgoing::Settle { storage, but, pending: 0 };
                 self.emit(StmtKind::Outgoing(settle), span)
             }
-            Storage::Remote(..) | Storage::Peer(..) | Storage::Peers(_) => {
-                Err(self.error(settle_of(settle.value.span)))
-            }
+            Storage::Remote(..)
+            | Storage::Peer(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => Err(self.error(settle_of(settle.value.span))),
         }
     }
 
@@ -157,7 +161,10 @@ impl<'a> Lower<'a> {
         };
         let wrong = match storage {
             Storage::Smem(..) => None,
-            Storage::Remote(..) | Storage::Peer(..) | Storage::Peers(_) => {
+            Storage::Remote(..)
+            | Storage::Peer(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => {
                 Some("not memory of the own CTA or rank")
             }
             Storage::Buffer(param) => {

@@ -321,6 +321,14 @@ impl<'a> Lower<'a> {
                 self.frame.define(&buffer.name, Entity::Refused);
             }
         }
+        for buffer in buffers.iter().filter(|buffer| buffer.of.is_some()) {
+            if outcome.is_ok()
+                && let Err(refused) = self.window(buffer)
+            {
+                outcome = Err(refused);
+                self.frame.define(&buffer.name, Entity::Refused);
+            }
+        }
         outcome
     }
 
@@ -337,7 +345,7 @@ impl<'a> Lower<'a> {
             return Err(self.error(ranks::without_world(&buffer.name.text, buffer.access.span)));
         }
         let dtype = self.dtype(&buffer.ty.dtype)?;
-        let access = access(buffer.access.qualifier).ok_or(Refused)?;
+        let access = access(buffer).ok_or(Refused)?;
         if access == Access::Scalar && is_packed(dtype) {
             return Err(self.not_built(buffer.ty.dtype.span, &format!("scalars of {dtype}")));
         }
@@ -355,6 +363,7 @@ impl<'a> Lower<'a> {
             shape: Vec::new(),
             stored: None,
             scaled: None,
+            of: None,
             contract: None,
             span: buffer.name.span,
         });
@@ -372,11 +381,11 @@ impl<'a> Lower<'a> {
         for (at, dim) in buffer.ty.shape.iter().enumerate() {
             shape.push(self.extent(dim, at)?);
         }
-        if self.kernel.params[id].access == Access::Peer {
+        if matches!(self.kernel.params[id].access, Access::Peer | Access::Multicast) {
             if shape.iter().any(|extent| matches!(extent, Extent::Scalar(_))) {
                 return Err(self.not_built(buffer.ty.span, "run-time extents of symmetric memory"));
             }
-            if self.kernel.params[id].is_inbox() {
+            if !self.kernel.params[id].is_flag() {
                 shape = ranks::slots(self, buffer, shape)?;
             }
         }
@@ -637,13 +646,14 @@ pub(super) fn buffer_mistake(buffer: &Buffer) -> Option<(String, &'static str)> 
 }
 
 /// Who may write a buffer; `None` for what only functions state.
-fn access(qualifier: Qualifier) -> Option<Access> {
-    match qualifier {
+fn access(buffer: &Buffer) -> Option<Access> {
+    match buffer.access.qualifier {
         Qualifier::Static => Some(Access::Static),
         Qualifier::Input => Some(Access::Input),
         Qualifier::Output => Some(Access::Output),
         Qualifier::Inout => Some(Access::Inout),
         Qualifier::Scratch => Some(Access::Scratch),
+        Qualifier::Peer if buffer.space == Some(Space::SymMc) => Some(Access::Multicast),
         Qualifier::Peer => Some(Access::Peer),
         Qualifier::Scalar => Some(Access::Scalar),
         Qualifier::Writable => None,

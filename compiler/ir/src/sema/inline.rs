@@ -87,12 +87,18 @@ impl<'a> Lower<'a> {
         }
         let (buffer, reference, defined) = self.buffer(e)?;
         match self.storage(&buffer, reference, defined)? {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param)
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _)
                 if self.kernel.params[param].access == kernel_abi::Access::Peer =>
             {
                 Err(self.not_built(e.span, "`peer` buffers as parameters of a function"))
             }
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 Ok(Argument::Buffer(buffer, param))
             }
             Storage::Smem(..) | Storage::Remote(..) => {

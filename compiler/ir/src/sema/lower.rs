@@ -229,6 +229,7 @@ impl<'a> Lower<'a> {
             shape: vec![Extent::Const(words)],
             stored: None,
             scaled: None,
+            of: None,
             contract: None,
             span,
         });

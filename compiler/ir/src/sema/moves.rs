@@ -143,7 +143,7 @@ impl<'a> Lower<'a> {
             MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
             MoveKind::Copy if mv.op.is("copy.st_async") => "copy.st_async",
             MoveKind::Copy => "copy.async",
-            MoveKind::Multimem => return Err(Refused),
+            MoveKind::Multimem => "multimem.store",
         };
         if !mv.op.is(known) {
             return Err(self.unknown(&mv.op.text(), mv.op.span));
@@ -151,6 +151,7 @@ impl<'a> Lower<'a> {
         match (mv.kind, &mv.dest) {
             (MoveKind::Load, Some(dest)) => self.load_into(mv, dest, span),
             (MoveKind::Store, Some(dest)) => self.store(mv, dest, span),
+            (MoveKind::Multimem, _) => self.multimem_store(mv, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.st_async") => self.send(mv, dest, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.bulk") => self.copy_bulk(mv, dest, span),
             (MoveKind::Copy, Some(dest)) if mv.op.is("copy.tma") => self.copy_tma(mv, dest, span),
@@ -298,7 +299,10 @@ impl<'a> Lower<'a> {
         }
         let slice = self.slice(dest, span)?;
         match slice.storage {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 let is_own = !slice.storage.is_of_ranks();
                 let param = &self.kernel.params[param];
                 if param.is_inbox() && is_own {
@@ -404,13 +408,9 @@ impl<'a> Lower<'a> {
     /// A buffer of one axis in memory order; no element type when it has no elements.
     fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
         let (buffer, reference, defined) = self.buffer(base)?;
-        let param = match self.storage(&buffer, reference, defined)? {
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => param,
-            Storage::Smem(..) | Storage::Remote(..) => {
-                return Err(self.error(prefetch_of_shared(base.span, defined)));
-            }
+        let Some(id) = self.storage(&buffer, reference, defined)?.param() else {
+            return Err(self.error(prefetch_of_shared(base.span, defined)));
         };
-        let id = param;
         let param = &self.kernel.params[id];
         let dtype = param.dtype;
         let plain = match &*buffer.axes {

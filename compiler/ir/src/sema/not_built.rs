@@ -69,8 +69,10 @@ fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
         {
             return None;
         }
-        MoveKind::Multimem => return Some((whole, "`multimem` operations")),
-        MoveKind::Load | MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch => {}
+        MoveKind::Multimem if !mv.op.is("multimem.store") => {
+            return Some((whole, "`multimem` operations but `load_reduce` and `store`"));
+        }
+        MoveKind::Multimem | MoveKind::Load | MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch => {}
     }
     if let Some(into) = &mv.into {
         return Some((into.span, "`into` a barrier"));
@@ -104,7 +106,7 @@ pub(super) fn smem(tile: &TileDecl) -> Vec<NotBuilt> {
 
 /// The parts of a buffer's declaration that are not built.
 pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
-    let space = buffer.space.filter(|space| !matches!(space, Space::Sym | Space::SymFlag));
+    let space = buffer.space.filter(|space| !matches!(space, Space::Sym | Space::SymFlag | Space::SymMc));
     let mut found: Vec<NotBuilt> =
         space.and_then(|space| self::space(space, buffer.span)).into_iter().collect();
     let ring = buffer.ring.as_ref().filter(|_| buffer.access.qualifier != Qualifier::Peer);

@@ -529,6 +529,7 @@ mod tests {
             shape: shape.iter().map(|&n| Extent::Const(n)).collect(),
             stored: axes.map(|axes| StoredLayout::new(axes).unwrap()),
             scaled: None,
+            of: None,
             contract: None,
             span: Span::default(),
         }

@@ -64,6 +64,7 @@ impl<'a> Lower<'a> {
             shape: Vec::new(),
             stored: None,
             scaled: None,
+            of: None,
             contract: Some(Contract { lo: 0, hi, distinct: None }),
             span,
         });
@@ -386,12 +387,18 @@ pub(super) fn misuse(message: &str, at: Span, label: &str, help: &str) -> Diagno
 pub(super) fn buffer_mistake(buffer: &ast::Buffer) -> Option<(String, &'static str)> {
     let name = &buffer.name.text;
     let peer = buffer.access.qualifier == Qualifier::Peer;
+    if buffer.of.is_some() != (buffer.space == Some(Space::SymMc)) {
+        return Some((
+            format!("`{name}` is no multicast address of something"),
+            "write `peer x : sym f32[N] ring 2, peer all : sym_mc f32[N] ring 2 of x`",
+        ));
+    }
     match (peer, buffer.space) {
-        (true, Some(Space::Sym)) if buffer.contract.is_some() => Some((
+        (true, Some(Space::Sym | Space::SymMc)) if buffer.contract.is_some() => Some((
             format!("a contract on `{name}`, which other ranks write"),
             "check values after they are read: `max`, `min`, `assert`",
         )),
-        (true, Some(Space::Sym)) => None,
+        (true, Some(Space::Sym | Space::SymMc)) => None,
         (true, Some(Space::SymFlag)) => {
             let plain =
                 buffer.ty.dtype.text == "u32" && buffer.ring.is_none() && buffer.contract.is_none();
@@ -406,7 +413,7 @@ pub(super) fn buffer_mistake(buffer: &ast::Buffer) -> Option<(String, &'static s
             format!("`{name}` does not lie in symmetric memory"),
             "write `peer x : sym f32[…]` or `peer f : sym_flag u32[…]`",
         )),
-        (false, Some(Space::Sym | Space::SymFlag)) => Some((
+        (false, Some(Space::Sym | Space::SymFlag | Space::SymMc)) => Some((
             format!("`{name}` does not say that other ranks write it"),
             "symmetric memory is declared `peer`",
         )),

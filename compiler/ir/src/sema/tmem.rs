@@ -379,12 +379,14 @@ impl<'a> Lower<'a> {
         let slice = self.slice_of(e, whole, Space::Tensor)?;
         match slice.storage {
             Storage::Smem(..) => Ok(slice),
-            Storage::Buffer(_) | Storage::Remote(..) | Storage::Peer(..) | Storage::Peers(_) => {
-                Err(self.error(
-                    Diagnostic::error(Code::E0145, "tensor memory of another CTA")
-                        .label(e.span, "a CTA reaches its own alone"),
-                ))
-            }
+            Storage::Buffer(_)
+            | Storage::Remote(..)
+            | Storage::Peer(..)
+            | Storage::Peers(_)
+            | Storage::Multicast(..) => Err(self.error(
+                Diagnostic::error(Code::E0145, "tensor memory of another CTA")
+                    .label(e.span, "a CTA reaches its own alone"),
+            )),
         }
     }
 }

@@ -13,12 +13,21 @@ use crate::kernel::{
     ParamId, RoleId, SCALE_BYTES, SCALE_ROWS, SCALE_WORD, TENSOR_COLUMNS, TensorAtom, WgmmaAtom,
     multiplies, stored,
 };
+use crate::ops::multimem;
 use crate::order::{Effect, join};
 
 pub(super) fn check_structure(kernel: &DeviceKernel, sink: &mut Sink) {
     let defined = kernel.frags.iter().map(|_| false).collect();
-    let mut walk = Structure { kernel, defined, role: None, sink };
+    let mut walk = Structure {
+        kernel,
+        defined,
+        role: None,
+        uses_multicast: false,
+        unfenced: Vec::new(),
+        sink,
+    };
     walk.block(&kernel.body);
+    walk.fences();
 }
 
 struct Structure<'a> {
@@ -26,6 +35,10 @@ struct Structure<'a> {
     defined: IndexVec<FragId, bool>,
     /// The role whose statements these are.
     role: Option<RoleId>,
+    /// Memory is touched at a multicast address.
+    uses_multicast: bool,
+    /// Signals and waits that do not order that with what is done at other addresses.
+    unfenced: Vec<LocId>,
     sink: &'a mut Sink,
 }
 
@@ -153,13 +166,15 @@ impl Structure<'_> {
             DeviceOp::SetSlot { slot, x } => {
                 self.args(loc, self.kernel.slots[*slot].len, &[x]);
             }
-            DeviceOp::Signal { rank, at, .. } => {
+            DeviceOp::Signal { rank, at, alias, .. } => {
+                self.unfenced.extend((!alias).then_some(loc));
                 if let Some((frag, index)) = rank {
                     self.element(loc, *frag, *index);
                 }
                 self.vector_registers(loc, at);
             }
-            DeviceOp::Await { at, until, .. } => {
+            DeviceOp::Await { at, until, alias, .. } => {
+                self.unfenced.extend((!alias).then_some(loc));
                 self.element(loc, *until, 0);
                 self.vector_registers(loc, at);
             }
@@ -310,19 +325,36 @@ impl Structure<'_> {
         }
     }
 
+    /// Where memory is touched at a multicast address, words order that with other accesses.
+    fn fences(&mut self) {
+        if self.uses_multicast
+            && let Some(&loc) = self.unfenced.first()
+        {
+            self.fault(loc, "a word that does not order multicast addresses".to_owned());
+        }
+    }
+
     fn vectors(&mut self, loc: LocId, place: &Place, vectors: &[Vector], len: u32) {
         let mut covered = 0;
+        self.uses_multicast |= matches!(place, Place::Multicast { .. });
         if let Some((frag, index)) = place.owner() {
             self.element(loc, frag, index);
         }
         for vector in vectors {
             self.vector_registers(loc, vector);
             let bits = match place {
-                Place::Global(param) | Place::Peer { param, .. } => {
+                Place::Global(param)
+                | Place::Peer { param, .. }
+                | Place::Multicast { param, .. } => {
                     self.kernel.params[*param].dtype.bits()
                 }
                 Place::Shared { dtype, .. } | Place::Remote { dtype, .. } => dtype.bits(),
             };
+            if let Place::Multicast { param, .. } = place
+                && !multimem::moves(self.kernel.params[*param].dtype, vector.len)
+            {
+                self.fault(loc, format!("{} elements at a multicast address", vector.len));
+            }
             let most = self.kernel.target.info().max_vector_bytes * 8;
             if !vector.len.is_power_of_two() || !(8..=most).contains(&(vector.len * bits)) {
                 self.fault(loc, format!("a vector of {} elements", vector.len));
@@ -595,7 +627,7 @@ impl Order<'_> {
                 at
             }
             DeviceOp::Pipe(DevicePipe::CopyOut { dest: Place::Global(param), .. })
-            | DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. }, .. }
+            | DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. } | Place::Multicast { param, .. }, .. }
             | DeviceOp::Signal { param, .. }
             | DeviceOp::Atomic { param, .. } => {
                 self.require(Code::E0108, *param, stmt.loc, at);

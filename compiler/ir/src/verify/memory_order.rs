@@ -69,9 +69,7 @@ impl Walk<'_> {
                 at
             }
             StmtKind::Store { access, .. } => {
-                if let Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) =
-                    access.storage
-                {
+                if let Some(param) = access.storage.param() {
                     self.write(param, access.span, at);
                 }
                 at
@@ -158,7 +156,7 @@ impl Walk<'_> {
         }
         let who = match p.access {
             kernel_abi::Access::Input => "an earlier kernel writes it",
-            kernel_abi::Access::Peer => "other ranks write it",
+            kernel_abi::Access::Peer | kernel_abi::Access::Multicast => "other ranks write it",
             kernel_abi::Access::Static
             | kernel_abi::Access::Output
             | kernel_abi::Access::Inout

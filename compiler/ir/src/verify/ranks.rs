@@ -59,6 +59,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     survey.block(&kernel.body);
     grid::check(kernel, &survey, sink);
     if kernel.launch.world.is_some() {
+        survey.in_one_way(kernel, sink);
         survey.published(kernel, sink);
         survey.awaited(kernel, sink);
         protocol::check(kernel, &survey, sink);
@@ -285,6 +286,27 @@ impl<'k> Survey<'k> {
         self.signals.iter().find(|(at, signal)| is_published(*at) && reaches(signal))
     }
 
+    /// Stores at a multicast address and at those of ranks are in no order.
+    fn in_one_way(&self, kernel: &Kernel, sink: &mut Sink) {
+        let is_multicast = |access: &TileAccess| matches!(access.storage, Storage::Multicast(..));
+        for (_, access) in self.stores.iter().filter(|(_, access)| is_multicast(access)) {
+            let other = self.stores.iter().find(|(_, other)| {
+                other.storage.param() == access.storage.param() && !is_multicast(other)
+            });
+            let Some((_, other)) = other else { continue };
+            let name = kernel.name_of(access.storage);
+            sink.push(
+                Diagnostic::error(
+                    Code::E0137,
+                    format!("`{name}` is stored to at a multicast address and at that of a rank"),
+                )
+                .label(access.span, "to all ranks at once")
+                .secondary(other.span, "to single ranks; nothing orders the two")
+                .help("store to it by `multimem.store` alone, or not at all by it"),
+            );
+        }
+    }
+
     fn published(&self, kernel: &Kernel, sink: &mut Sink) {
         let mut flags: BTreeMap<ParamId, &Signal> = BTreeMap::new();
         for &(at, access) in &self.stores {
@@ -342,6 +364,12 @@ impl<'k> Survey<'k> {
                 }
                 continue;
             };
+            let to_one = self.signals.iter().find(|(_, s)| s.param == flag && s.to.is_some());
+            if let (Storage::Multicast(..), Some((_, signal))) = (access.storage, to_one) {
+                let label = "this reads the memory of all ranks, and one of them has told this one";
+                sink.push(unordered(kernel, access, Some(signal.span), label));
+                continue;
+            }
             let mut waits = self.awaits.iter().filter(|(_, wait)| wait.param == flag);
             let is_awaited = |wait: At| {
                 let met = |sync: &At| {

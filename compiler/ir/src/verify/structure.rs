@@ -13,8 +13,7 @@ use crate::kernel::{
     SCALE_GROUP, SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess,
     ValueId, Warpgroup, WarpgroupMma, Word,
 };
-use crate::ops::AtomicOp;
-use crate::ops::inline;
+use crate::ops::{AtomicOp, inline, multimem};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut walk = Walk {
@@ -89,6 +88,7 @@ impl Walk<'_> {
             }
             StmtKind::Store { value, access, .. } => {
                 self.uses(span, &[*value]);
+                self.multicast(access, false);
                 self.access(access, &self.kernel.values[*value].shape.clone());
                 if self.kernel.values[*value].dtype != self.kernel.dtype_of(access.storage) {
                     self.fault(span, "a store converts".to_owned());
@@ -383,6 +383,7 @@ impl Walk<'_> {
                 old == shape
             }
             Op::Load { access, .. } => {
+                self.multicast(access, true);
                 self.access(access, &shape);
                 value(*result).dtype == self.kernel.dtype_of(access.storage)
             }
@@ -453,6 +454,19 @@ impl Walk<'_> {
         };
         if !fits {
             self.fault(span, format!("operands of {result} do not agree: {op:?}"));
+        }
+    }
+
+    /// A load at a multicast address folds, and a store does not.
+    fn multicast(&mut self, access: &TileAccess, is_load: bool) {
+        let Storage::Multicast(memory, fold) = access.storage else { return };
+        let dtype = self.kernel.params[memory].dtype;
+        let fits = match fold {
+            Some(fold) => is_load && multimem::folds(fold, dtype),
+            None => !is_load && multimem::stores(dtype),
+        };
+        if !fits || self.kernel.window_of(memory).is_none() {
+            self.fault(access.span, "an access that no multicast address has".to_owned());
         }
     }
 

@@ -273,16 +273,17 @@ fn buffer(buffer: &Buffer) -> Param<'_> {
         rest.push(' ');
     }
     rest.push_str(&ty(&buffer.ty).flat());
-    let mut attribute = |word: &str, expr: Option<&crate::ast::Expr>| {
-        if let Some(expr) = expr {
-            rest.push_str(word);
-            rest.push_str(&cond(expr).flat());
-        }
-    };
-    attribute(" ring ", buffer.ring.as_ref());
+    if let Some(ring) = &buffer.ring {
+        rest.push_str(" ring ");
+        rest.push_str(&cond(ring).flat());
+    }
+    if let Some(of) = &buffer.of {
+        rest.push_str(" of ");
+        rest.push_str(&of.text);
+    }
     if let Some(scaled) = &buffer.scaled_by {
-        attribute(&format!(" scaled_by({}, group = ", scaled.scale.text), Some(&scaled.group));
-        rest.push(')');
+        let (scale, group) = (&scaled.scale.text, cond(&scaled.group).flat());
+        rest.push_str(&format!(" scaled_by({scale}, group = {group})"));
     }
     if let Some(stored) = &buffer.stored {
         rest.push_str(" stored ");

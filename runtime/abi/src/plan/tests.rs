@@ -334,6 +334,19 @@ fn scratch_memory_holds_nothing_for_others() {
 }
 
 #[test]
+fn no_executor_sets_up_multicast_addresses() {
+    let mut s = Sample::new();
+    let (x, y) = (s.x, s.y);
+    s.scale("adds over ranks", x, y);
+    let mut signatures = signatures();
+    signatures.get_mut(&key("scale")).unwrap().params[2].access = crate::Access::Multicast;
+    let errors = s.builder.finish().check(signatures).unwrap_err();
+    assert_eq!(errors[0].code, PlanCode::Argument);
+    let text = errors[0].to_string();
+    assert!(text.contains("`y`") && text.contains("is a multicast address"), "{text}");
+}
+
+#[test]
 fn sizes_of_collectives_fit_the_ranks() {
     let mut s = Sample::new();
     let (x, y, ids, out) = (s.x, s.y, s.ids, s.out);

@@ -59,9 +59,12 @@ fn writes(plan: &CheckedPlan, node: usize, buffer: BufferId) -> bool {
     args.iter().filter(|arg| buffer_of(arg) == Some(buffer)).all(|arg| {
         signature.param(&arg.param).is_some_and(|param| match param.access {
             Access::Output | Access::Inout => true,
-            Access::Static | Access::Input | Access::Scratch | Access::Peer | Access::Scalar => {
-                false
-            }
+            Access::Static
+            | Access::Input
+            | Access::Scratch
+            | Access::Peer
+            | Access::Multicast
+            | Access::Scalar => false,
         })
     })
 }

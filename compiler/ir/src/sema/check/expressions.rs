@@ -14,6 +14,7 @@ use crate::sema::mistakes::{
     atom_as_value, buffer_as_value, buffer_slice_as_value, no_rank, no_shared_memory, read_only,
     ring_without_slot, slot_without_ring, two_ctas, value_as_buffer,
 };
+use crate::sema::multimem;
 use crate::sema::not_built;
 use crate::sema::suggest::closest;
 
@@ -417,6 +418,17 @@ impl<'a> Checker<'a, '_> {
             }
             if let Some(wrong) = atomics::mistake(call, span) {
                 self.report.error(wrong);
+            }
+            return None;
+        }
+        if multimem::operation(path).is_some() {
+            match multimem::argument(call, span) {
+                Ok(place) => {
+                    self.buffer(place);
+                }
+                Err(diagnostic) => {
+                    self.report.error(diagnostic);
+                }
             }
             return None;
         }

@@ -222,7 +222,7 @@ impl<'a> Checker<'a, '_> {
             MoveKind::Copy if mv.op.is("copy.tma") => "copy.tma",
             MoveKind::Copy if mv.op.is("copy.st_async") => "copy.st_async",
             MoveKind::Copy => "copy.async",
-            MoveKind::Multimem => return,
+            MoveKind::Multimem => "multimem.store",
         };
         if !mv.op.is(known) {
             self.unknown_operation(&mv.op.text(), mv.op.span);
@@ -284,7 +284,15 @@ impl<'a> Checker<'a, '_> {
                     None => self.no_dest(stmt, "copy.async x -> s;"),
                 }
             }
-            MoveKind::Multimem => {}
+            MoveKind::Multimem => {
+                self.value(&mv.source);
+                match &mv.dest {
+                    Some(dest) => {
+                        self.buffer(dest);
+                    }
+                    None => self.no_dest(stmt, "multimem.store value -> all@t[…];"),
+                }
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use kernel_abi::Access;
 use super::super::scalars::Symbol;
 use crate::expand::each_use;
 use crate::kernel::{
-    ClusterAxis, Kernel, Op, Stmt, StmtKind, Storage, Tensor, ValueId, VarId, Warpgroup, defined_in,
+    ClusterAxis, Kernel, Op, Stmt, StmtKind, Tensor, ValueId, VarId, Warpgroup, defined_in,
 };
 
 /// The values in which CTAs of a cluster may differ.
@@ -83,15 +83,16 @@ impl Varying {
             Op::ArriveLast { .. } | Op::Atomic { .. } => true,
             Op::ReadVar { var, .. } => self.vars.contains(var),
             // What nobody writes while the kernel runs is the same for all.
-            Op::Load { access, .. } => match access.storage {
-                Storage::Smem(..) | Storage::Remote(..) => true,
-                Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
-                    match kernel.params[param].access {
-                        Access::Static | Access::Input | Access::Scalar => false,
-                        Access::Output | Access::Inout | Access::Scratch | Access::Peer => true,
-                    }
-                }
-            },
+            Op::Load { access, .. } => {
+                access.storage.param().is_none_or(|param| match kernel.params[param].access {
+                    Access::Static | Access::Input | Access::Scalar => false,
+                    Access::Output
+                    | Access::Inout
+                    | Access::Scratch
+                    | Access::Peer
+                    | Access::Multicast => true,
+                })
+            }
             _ => false,
         }
     }

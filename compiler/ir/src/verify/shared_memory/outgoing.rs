@@ -259,7 +259,10 @@ impl Walk<'_> {
         let judge = self.judge();
         let is_own = |copy: &&Departure| match storage {
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => copy.touch.tile == tile,
-            Storage::Buffer(param) | Storage::Peer(param, _) | Storage::Peers(param) => {
+            Storage::Buffer(param)
+            | Storage::Peer(param, _)
+            | Storage::Peers(param)
+            | Storage::Multicast(param, _) => {
                 copy.landing.param == param
             }
         };

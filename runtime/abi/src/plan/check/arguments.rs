@@ -130,6 +130,14 @@ impl Checker<'_> {
             }
         }
         for param in &signature.params {
+            if param.access == Access::Multicast {
+                let message = format!(
+                    "`{}` of {kernel} is a multicast address, which no executor of plans sets up",
+                    param.name
+                );
+                self.error(PlanCode::Argument, &node.name, message);
+                continue;
+            }
             let Some(arg) = args.iter().find(|arg| arg.param == param.name) else {
                 let message = format!("the parameter `{}` of {kernel} gets nothing", param.name);
                 self.error(PlanCode::Argument, &node.name, message);

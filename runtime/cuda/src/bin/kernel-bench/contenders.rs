@@ -179,7 +179,7 @@ fn traffic(access: Access, need: &Need, all: &Arguments) -> u64 {
         Access::Static | Access::Input | Access::Output | Access::Peer => bytes,
         Access::Inout => bytes.saturating_mul(2),
         // What a launch leaves for itself stays in the second-level cache.
-        Access::Scratch | Access::Scalar => 0,
+        Access::Scratch | Access::Multicast | Access::Scalar => 0,
     }
 }
 

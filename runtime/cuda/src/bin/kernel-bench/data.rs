@@ -92,7 +92,7 @@ pub(crate) fn need(
 ) -> Result<Option<Need>, RuntimeError> {
     let name = &param.name;
     let is_read = match param.access {
-        Access::Scalar => return Ok(None),
+        Access::Multicast | Access::Scalar => return Ok(None),
         Access::Static | Access::Input | Access::Inout | Access::Peer => true,
         Access::Output | Access::Scratch => false,
     };
