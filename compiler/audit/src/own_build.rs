@@ -298,19 +298,21 @@ fn multicast(source: &Source<'_>, function: &crate::ptx::Function, judgement: &m
     let line = |id: u32| source.module.places.get(id as usize).map_or(0, |place| place.loc);
     let mut fenced = Vec::new();
     for instruction in function.body.iter().flat_map(|body| &body.instructions) {
-        let (at, has) = (line(instruction.id), |word: &str| instruction.modifiers.iter().any(|m| m == word));
+        let (at, has) =
+            (line(instruction.id), |word: &str| instruction.modifiers.iter().any(|m| m == word));
         let is_multicast = instruction.opcode == "multimem";
         if instruction.opcode == "fence" && has("alias") {
             fenced.push(at);
         }
-        let is_plain = matches!(instruction.opcode.as_str(), "ld" | "st" | "atom" | "red")
-            && has("global");
+        let is_plain =
+            matches!(instruction.opcode.as_str(), "ld" | "st" | "atom" | "red") && has("global");
         let message = match (is_multicast, duties.multicast.contains(&at)) {
             (true, false) => "a `multimem` that the kernel does not have",
             (false, true) if is_plain => "an ordinary access at a multicast address",
             (true, true) | (false, _) => continue,
         };
-        let mut item = source.item(Code::Multicast, source.ptx, at, format!("{message} is in the PTX"));
+        let mut item =
+            source.item(Code::Multicast, source.ptx, at, format!("{message} is in the PTX"));
         item.ptx = Some(spot(source.text, source.module, instruction.id));
         item.wait = None;
         judgement.findings.push(item);
@@ -319,7 +321,8 @@ fn multicast(source: &Source<'_>, function: &crate::ptx::Function, judgement: &m
         return;
     }
     for &at in duties.signals.iter().chain(&duties.awaits).filter(|at| !fenced.contains(at)) {
-        let message = "the fence between multicast and other addresses is not in the PTX".to_owned();
+        let message =
+            "the fence between multicast and other addresses is not in the PTX".to_owned();
         judgement.findings.push(source.item(Code::MissingSync, source.ptx, at, message));
     }
 }

@@ -412,7 +412,9 @@ impl<'k> Machine<'k> {
             DeviceOp::Signal { param, rank, at, add, alias: _ } => {
                 self.signal(*param, *rank, at, *add, loc)?;
             }
-            DeviceOp::Await { param, at, until, alias: _ } => self.wait_for(*param, at, *until, loc)?,
+            DeviceOp::Await { param, at, until, alias: _ } => {
+                self.wait_for(*param, at, *until, loc)?
+            }
             DeviceOp::Atomic { dst, param, at, change } => {
                 self.atomic(*dst, *param, at, *change, loc)?;
             }

@@ -241,8 +241,7 @@ impl State {
         let clock = &self.clocks[mark.party];
         let shared = self.memory.get_mut(&place);
         let shared = shared.expect("a buffer that is shared has been put here at launch");
-        let knows =
-            |earlier: &Mark| is_own(earlier) || clock.of(earlier.party) >= earlier.interval;
+        let knows = |earlier: &Mark| is_own(earlier) || clock.of(earlier.party) >= earlier.interval;
         shared.marks.entry(index).or_default().note(does, mark, knows)?;
         Ok(shared)
     }

@@ -77,6 +77,7 @@ impl Sample {
             shape,
             stored: None,
             scaled,
+            of: None,
             contract,
             span,
         })

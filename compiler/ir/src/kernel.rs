@@ -218,11 +218,9 @@ impl Param {
     /// write, a contract says what holds after the run.
     pub fn kept_contract(&self) -> Option<Contract> {
         match self.access {
-            Access::Static
-            | Access::Input
-            | Access::Peer
-            | Access::Multicast
-            | Access::Scalar => self.contract,
+            Access::Static | Access::Input | Access::Peer | Access::Multicast | Access::Scalar => {
+                self.contract
+            }
             Access::Output | Access::Inout | Access::Scratch => None,
         }
     }

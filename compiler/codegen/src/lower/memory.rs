@@ -408,19 +408,16 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         }
     }
 
-    fn form(
-        &self,
-        place: &Place,
-        region: &Region<'c, 'm>,
-        cache: CachePolicy,
-    ) -> Lowered<Form> {
+    fn form(&self, place: &Place, region: &Region<'c, 'm>, cache: CachePolicy) -> Lowered<Form> {
         let CachePolicy { evict, no_allocate } = cache;
         if region.space != Space::Global && (evict.is_some() || no_allocate) {
             return refuse("shared memory has no cache policy");
         }
         let multicast = match place {
             Place::Multicast { fold, .. } => Some(Multicast { fold: *fold, dtype: region.dtype }),
-            Place::Global(_) | Place::Shared { .. } | Place::Remote { .. } | Place::Peer { .. } => None,
+            Place::Global(_) | Place::Shared { .. } | Place::Remote { .. } | Place::Peer { .. } => {
+                None
+            }
         };
         if multicast.is_some() && (evict.is_some() || no_allocate) {
             return refuse("a multicast address has no cache policy");

@@ -410,7 +410,8 @@ fn whole_instructions(dtype: DType, cut: &Cut, access: &TileAccess) -> Result<()
     if cut.pieces.iter().all(|&(_, len)| is_whole(len as u32)) {
         return Ok(());
     }
-    let shared = if is_multicast { "two elements share a word" } else { "two elements share a byte" };
+    let shared =
+        if is_multicast { "two elements share a word" } else { "two elements share a byte" };
     Err(Diagnostic::error(Code::E0310, format!("a thread would move single elements of {dtype}"))
         .label(access.span, shared)
         .help("let vectors run along the last axis, over at least two elements"))

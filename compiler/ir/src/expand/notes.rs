@@ -96,10 +96,9 @@ impl Expander<'_> {
         let free = distribution.free_lanes().into_iter().chain(distribution.free_warps());
         let widths = cut.pieces.iter().map(|&(_, len)| len as u32 * dtype.bits() / 8);
         let banks = match access.storage {
-            Storage::Buffer(_)
-            | Storage::Peer(..)
-            | Storage::Peers(_)
-            | Storage::Multicast(..) => None,
+            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) | Storage::Multicast(..) => {
+                None
+            }
             Storage::Smem(..) | Storage::Remote(..) => {
                 let pieces = cut.pieces.iter();
                 let instructions: Vec<(u32, u32)> =

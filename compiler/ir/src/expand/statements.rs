@@ -31,27 +31,33 @@ impl<'k> Expander<'k> {
     fn role(&self, kind: &StmtKind) -> OpRole {
         let order = self.order;
         match kind {
-            StmtKind::Def { op: Op::Load { access, .. }, .. } => match self.kernel.reached_by(access.storage) {
-                Some(param) => OpRole::Load { param, order },
-                None => OpRole::Compute,
-            },
+            StmtKind::Def { op: Op::Load { access, .. }, .. } => {
+                match self.kernel.reached_by(access.storage) {
+                    Some(param) => OpRole::Load { param, order },
+                    None => OpRole::Compute,
+                }
+            }
             StmtKind::Signal(signal) => OpRole::Signal { param: signal.param },
             StmtKind::Await(wait) => OpRole::Await { param: wait.param },
-            StmtKind::Store { access, update, .. } => match self.kernel.reached_by(access.storage) {
-                Some(param) if update.is_some() => OpRole::Update { param, order },
-                Some(param) => OpRole::Store { param, order },
-                None => OpRole::Compute,
-            },
+            StmtKind::Store { access, update, .. } => {
+                match self.kernel.reached_by(access.storage) {
+                    Some(param) if update.is_some() => OpRole::Update { param, order },
+                    Some(param) => OpRole::Store { param, order },
+                    None => OpRole::Compute,
+                }
+            }
             StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
                 match self.kernel.reached_by(source.storage) {
                     Some(param) => OpRole::Load { param, order },
                     None => OpRole::Compute,
                 }
             }
-            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => match self.kernel.reached_by(dest.storage) {
-                Some(param) => OpRole::Store { param, order },
-                None => OpRole::Compute,
-            },
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => {
+                match self.kernel.reached_by(dest.storage) {
+                    Some(param) => OpRole::Store { param, order },
+                    None => OpRole::Compute,
+                }
+            }
             StmtKind::Prefetch { what, .. } => {
                 let param = match what {
                     PrefetchRange::Tile(access) | PrefetchRange::Box(access) => prefetched(access),
@@ -65,10 +71,12 @@ impl<'k> Expander<'k> {
             StmtKind::Def { op: Op::ArriveLast { word, .. }, .. } => {
                 OpRole::Arrive { param: word.param }
             }
-            StmtKind::Def { op: Op::Atomic { access, .. }, .. } => match self.kernel.reached_by(access.storage) {
-                Some(param) => OpRole::Update { param, order },
-                None => OpRole::Compute,
-            },
+            StmtKind::Def { op: Op::Atomic { access, .. }, .. } => {
+                match self.kernel.reached_by(access.storage) {
+                    Some(param) => OpRole::Update { param, order },
+                    None => OpRole::Compute,
+                }
+            }
             StmtKind::For { tickets: Some(word), .. } => {
                 OpRole::Update { param: word.param, order }
             }

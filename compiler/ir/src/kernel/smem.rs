@@ -156,10 +156,9 @@ impl Storage {
     /// The scalar that chooses the slot, if there is one.
     pub fn slot(self) -> Option<ValueId> {
         match self {
-            Storage::Buffer(_)
-            | Storage::Peer(..)
-            | Storage::Peers(_)
-            | Storage::Multicast(..) => None,
+            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) | Storage::Multicast(..) => {
+                None
+            }
             Storage::Smem(_, slot) | Storage::Remote(_, slot, _) => slot,
         }
     }
@@ -167,10 +166,9 @@ impl Storage {
     /// The tile and its slot, where it is shared memory of some CTA.
     pub fn tile(self) -> Option<(SmemId, Option<ValueId>)> {
         match self {
-            Storage::Buffer(_)
-            | Storage::Peer(..)
-            | Storage::Peers(_)
-            | Storage::Multicast(..) => None,
+            Storage::Buffer(_) | Storage::Peer(..) | Storage::Peers(_) | Storage::Multicast(..) => {
+                None
+            }
             Storage::Smem(tile, slot) | Storage::Remote(tile, slot, _) => Some((tile, slot)),
         }
     }
@@ -226,9 +224,7 @@ impl Kernel {
             Storage::Buffer(param)
             | Storage::Peer(param, _)
             | Storage::Peers(param)
-            | Storage::Multicast(param, _) => {
-                self.params[param].dtype
-            }
+            | Storage::Multicast(param, _) => self.params[param].dtype,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].dtype,
         }
     }
@@ -239,9 +235,7 @@ impl Kernel {
             Storage::Buffer(param)
             | Storage::Peer(param, _)
             | Storage::Peers(param)
-            | Storage::Multicast(param, _) => {
-                &self.params[param].name
-            }
+            | Storage::Multicast(param, _) => &self.params[param].name,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => &self.smem[tile].name,
         }
     }
@@ -252,9 +246,7 @@ impl Kernel {
             Storage::Buffer(param)
             | Storage::Peer(param, _)
             | Storage::Peers(param)
-            | Storage::Multicast(param, _) => {
-                self.params[param].span
-            }
+            | Storage::Multicast(param, _) => self.params[param].span,
             Storage::Smem(tile, _) | Storage::Remote(tile, ..) => self.smem[tile].span,
         }
     }

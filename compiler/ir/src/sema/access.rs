@@ -56,7 +56,7 @@ impl<'a> Lower<'a> {
     fn buffer_in(&mut self, e: &'a Expr, space: Space) -> Outcome<(Buffer, &'a Ref, Span)> {
         let found @ (_, reference, defined) = self.any_buffer(e)?;
         let name = reference.path.text();
-        self.is_no_window(&found.0, e.span, defined)?;
+        self.is_no_window(found.0.memory, e.span, defined)?;
         match (space, self.is_tensor(&found.0)) {
             (Space::Shared, true) => Err(self.error(tensor_misused(&name, e.span, defined))),
             (Space::Tensor, false) => Err(self.error(not_tensor(&name, e.span, defined))),
@@ -65,6 +65,19 @@ impl<'a> Lower<'a> {
     }
 
     pub(super) fn any_buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
+        let found @ (_, reference, _) = self.named_buffer(e)?;
+        if let Memory::Param(id) = found.0.memory
+            && let Some(words @ (Words::Counter | Words::Raised | Words::Flag)) =
+                self.kernel.params[id].words
+        {
+            let (name, declared) = (reference.path.text(), self.kernel.params[id].span);
+            return Err(self.error(word_mistake(words.name(), &name, e.span, declared)));
+        }
+        Ok(found)
+    }
+
+    /// A buffer, words included.
+    pub(super) fn named_buffer(&mut self, e: &'a Expr) -> Outcome<(Buffer, &'a Ref, Span)> {
         let ExprKind::Ref(reference) = &e.kind else {
             return Err(match &e.kind {
                 ExprKind::Index(..) => self.not_built(e.span, "a view of a slice"),
@@ -79,17 +92,7 @@ impl<'a> Lower<'a> {
         };
         let defined = named.span;
         match named.entity.clone() {
-            Entity::Buffer(buffer) => {
-                if let Memory::Param(id) = buffer.memory
-                    && let Some(words @ (Words::Counter | Words::Raised | Words::Flag)) =
-                        self.kernel.params[id].words
-                {
-                    let declared = self.kernel.params[id].span;
-                    let found = word_mistake(words.name(), &name.text, e.span, declared);
-                    return Err(self.error(found));
-                }
-                Ok((buffer, reference, defined))
-            }
+            Entity::Buffer(buffer) => Ok((buffer, reference, defined)),
             Entity::Refused => Err(Refused),
             Entity::Const(_)
             | Entity::Tile(_)
@@ -190,9 +193,7 @@ impl<'a> Lower<'a> {
         let mut entries: Vec<(Entry, Span)> = ranks.into_iter().chain(slot).collect();
         match indices {
             Some(indices) => entries.extend(self.entries(indices)?),
-            None => {
-                entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base)))
-            }
+            None => entries.extend(buffer.axes.iter().skip(own).map(|_| (Entry::All(None), base))),
         }
         let named = entries.iter().filter(|(entry, _)| !matches!(entry, Entry::New)).count();
         if named != buffer.axes.len() {

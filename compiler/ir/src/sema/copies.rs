@@ -164,9 +164,7 @@ impl<'a> Lower<'a> {
             Storage::Remote(..)
             | Storage::Peer(..)
             | Storage::Peers(_)
-            | Storage::Multicast(..) => {
-                Some("not memory of the own CTA or rank")
-            }
+            | Storage::Multicast(..) => Some("not memory of the own CTA or rank"),
             Storage::Buffer(param) => {
                 let is_read_only = !self.kernel.params[param].access.is_writable();
                 is_read_only.then_some("nobody writes it here")

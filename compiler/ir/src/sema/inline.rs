@@ -13,8 +13,8 @@ use super::constants::{Const, ConstValue};
 use super::lower::Lower;
 use super::operands::{Operand, Tile, describe};
 use super::report::{Outcome, Refused};
-use super::scope::{Buffer, Entity, Frame};
-use crate::kernel::{Extent, ParamId, Storage};
+use super::scope::{Buffer, Entity, Frame, Memory};
+use crate::kernel::{Extent, ParamId};
 
 /// An evaluated argument.
 enum Argument {
@@ -85,25 +85,21 @@ impl<'a> Lower<'a> {
         if let ExprKind::Index(..) = e.kind {
             return Err(self.not_built(e.span, "a slice of a buffer as an argument"));
         }
+        let (buffer, reference, _) = self.named_buffer(e)?;
+        if let Memory::Param(param) = buffer.memory
+            && self.kernel.params[param].access == kernel_abi::Access::Peer
+        {
+            return match reference.at.first() {
+                None => Ok(Argument::Buffer(buffer, param)),
+                Some(at) => {
+                    Err(self.not_built(at.span, "memory of one rank or one slot as an argument"))
+                }
+            };
+        }
         let (buffer, reference, defined) = self.buffer(e)?;
-        match self.storage(&buffer, reference, defined)? {
-            Storage::Buffer(param)
-            | Storage::Peer(param, _)
-            | Storage::Peers(param)
-            | Storage::Multicast(param, _)
-                if self.kernel.params[param].access == kernel_abi::Access::Peer =>
-            {
-                Err(self.not_built(e.span, "`peer` buffers as parameters of a function"))
-            }
-            Storage::Buffer(param)
-            | Storage::Peer(param, _)
-            | Storage::Peers(param)
-            | Storage::Multicast(param, _) => {
-                Ok(Argument::Buffer(buffer, param))
-            }
-            Storage::Smem(..) | Storage::Remote(..) => {
-                Err(self.not_built(e.span, "a tile in shared memory as an argument"))
-            }
+        match self.storage(&buffer, reference, defined)?.param() {
+            Some(param) => Ok(Argument::Buffer(buffer, param)),
+            None => Err(self.not_built(e.span, "a tile in shared memory as an argument")),
         }
     }
 
@@ -164,7 +160,7 @@ impl<'a> Lower<'a> {
     /// The dims of a parameter beside the extents of its argument; an extent that is known at run time
     /// only is `None`. Axes that `..S` takes are left out.
     fn matched_dims(&self, param: &'a FnParam, argument: &Argument) -> Vec<(&'a Dim, Option<u32>)> {
-        let extents = extents(argument);
+        let extents = self.given_extents(argument);
         let fixed = param.ty.shape.iter().filter(|dim| !matches!(dim, Dim::Rest(_))).count();
         let rest = extents.len().saturating_sub(fixed);
         let mut at = 0;
@@ -178,6 +174,24 @@ impl<'a> Lower<'a> {
             }
         }
         dims
+    }
+
+    fn given_extents(&self, argument: &Argument) -> Vec<Option<u32>> {
+        match argument {
+            Argument::Value(Operand::Const(_)) => Vec::new(),
+            Argument::Value(Operand::Tile(tile)) => tile.shape.iter().copied().map(Some).collect(),
+            Argument::Buffer(buffer, id) => self.extents_of(buffer, *id),
+        }
+    }
+
+    /// The extents of a buffer, without the slots of memory of ranks.
+    fn extents_of(&self, buffer: &Buffer, id: ParamId) -> Vec<Option<u32>> {
+        let extent = |extent| match extent {
+            Extent::Const(extent) => Some(extent),
+            Extent::Scalar(_) => None,
+        };
+        let own = usize::from(self.kernel.params[id].is_inbox());
+        buffer.axes.iter().skip(own).map(|axis| extent(axis.extent)).collect()
     }
 
     /// What a parameter stands for, after the argument has been checked against its type.
@@ -206,7 +220,7 @@ impl<'a> Lower<'a> {
                 self.qualifier(access, id, at)?;
                 let declared = &self.kernel.params[id];
                 let found = declared.dtype;
-                let shape: Vec<Option<u32>> = extents_of(&buffer);
+                let shape = self.extents_of(&buffer, id);
                 let shown: Vec<u32> = shape.iter().map(|e| e.unwrap_or(0)).collect();
                 if found != dtype {
                     return Err(self.error(
@@ -228,7 +242,9 @@ impl<'a> Lower<'a> {
     fn qualifier(&mut self, wanted: &'a Access, buffer: ParamId, at: Span) -> Outcome<()> {
         let declared = &self.kernel.params[buffer];
         let agrees = match wanted.qualifier {
-            Qualifier::Writable => declared.access.is_writable(),
+            Qualifier::Writable => {
+                declared.access.is_writable() && declared.access != kernel_abi::Access::Peer
+            }
             Qualifier::Static
             | Qualifier::Input
             | Qualifier::Output
@@ -393,20 +409,4 @@ fn bare_name(e: &Expr) -> Option<&str> {
         }
         _ => None,
     }
-}
-
-fn extents(argument: &Argument) -> Vec<Option<u32>> {
-    match argument {
-        Argument::Value(Operand::Const(_)) => Vec::new(),
-        Argument::Value(Operand::Tile(tile)) => tile.shape.iter().copied().map(Some).collect(),
-        Argument::Buffer(buffer, _) => extents_of(buffer),
-    }
-}
-
-fn extents_of(buffer: &Buffer) -> Vec<Option<u32>> {
-    let extent = |extent| match extent {
-        Extent::Const(extent) => Some(extent),
-        Extent::Scalar(_) => None,
-    };
-    buffer.axes.iter().map(|axis| extent(axis.extent)).collect()
 }

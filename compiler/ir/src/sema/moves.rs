@@ -384,10 +384,13 @@ impl<'a> Lower<'a> {
             }
         }
         let slice = self.slice(&mv.source, span)?;
-        if let Some(param) = slice.storage.param()
-            && self.kernel.params[param].access == kernel_abi::Access::Peer
-        {
-            return Err(self.not_built(mv.source.span, "prefetches of symmetric memory"));
+        if slice.storage.is_of_ranks() {
+            return Err(self.error(ranks::misuse(
+                "a prefetch from another rank",
+                mv.source.span,
+                "each rank brings in its own memory",
+                "write `prefetch.l2 x@t[…];`",
+            )));
         }
         if let Some((tile, _)) = slice.storage.tile() {
             let declared = self.kernel.smem[tile].span;
@@ -408,6 +411,11 @@ impl<'a> Lower<'a> {
     /// A buffer of one axis in memory order; no element type when it has no elements.
     fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
         let (buffer, reference, defined) = self.buffer(base)?;
+        if self.inbox(&buffer).is_some() {
+            return Err(
+                self.not_built(base.span, "a prefetch of a run-time range of symmetric memory")
+            );
+        }
         let Some(id) = self.storage(&buffer, reference, defined)?.param() else {
             return Err(self.error(prefetch_of_shared(base.span, defined)));
         };

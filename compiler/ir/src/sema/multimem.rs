@@ -31,8 +31,8 @@ pub(super) fn argument(call: &Call, span: Span) -> Result<&Expr, Diagnostic> {
         return Err(misuse(path.span, "`add`, `max` or `min` goes here"));
     }
     match call.args.as_slice() {
-        [Arg { name: None, value }] if call.order.is_none() && call.scope.is_none() => Ok(value),
-        _ => Err(misuse(span, "it takes a slice, and no order: a wait orders it")),
+        [Arg { name: None, value }] => Ok(value),
+        _ => Err(misuse(span, "it takes a slice of a multicast address")),
     }
 }
 
@@ -81,12 +81,7 @@ impl<'a> Lower<'a> {
     }
 
     /// A slice of memory of ranks at its multicast address.
-    fn multicast(
-        &mut self,
-        e: &'a Expr,
-        fold: Option<ReduceOp>,
-        whole: Span,
-    ) -> Outcome<Slice> {
+    fn multicast(&mut self, e: &'a Expr, fold: Option<ReduceOp>, whole: Span) -> Outcome<Slice> {
         let (base, indices) = match &e.kind {
             ExprKind::Index(base, indices) => (&**base, Some(indices.as_slice())),
             _ => (e, None),
@@ -94,7 +89,8 @@ impl<'a> Lower<'a> {
         let (buffer, reference, defined) = self.any_buffer(base)?;
         let Some(memory) = self.reached(&buffer) else {
             return Err(self.error(
-                misuse(base.span, "this is no multicast address").secondary(defined, "declared here"),
+                misuse(base.span, "this is no multicast address")
+                    .secondary(defined, "declared here"),
             ));
         };
         let of_rank = |at: &&ast::Instance| !matches!(at.kind, InstanceKind::Slot(_));
@@ -103,7 +99,8 @@ impl<'a> Lower<'a> {
         }
         let (_, slot) = self.inbox_place(memory, reference, defined)?;
         let storage = Storage::Multicast(memory, fold);
-        let slice = self.slice_in(e, indices, (buffer, base.span, defined), (storage, Some(slot)), whole)?;
+        let slice =
+            self.slice_in(e, indices, (buffer, base.span, defined), (storage, Some(slot)), whole)?;
         let gathers = |access: &crate::kernel::TileAccess| {
             access.index.iter().any(|i| matches!(i, AxisIndex::Gather(_) | AxisIndex::Along(_)))
         };
@@ -138,15 +135,20 @@ impl<'a> Lower<'a> {
         } else if window.dtype != reached.dtype || window.shape != reached.shape {
             Some(("memory of another type, extents or ring", reached.span))
         } else {
-            other.map(|other| ("what has a multicast address already", self.kernel.params[other].span))
+            other.map(|other| {
+                ("what has a multicast address already", self.kernel.params[other].span)
+            })
         };
         if let Some((what, declared)) = wrong {
             let name = &buffer.name.text;
             return Err(self.error(
-                Diagnostic::error(Code::E0215, format!("`{name}` is a multicast address of {what}"))
-                    .label(of.span, "of this")
-                    .secondary(declared, "declared here")
-                    .help("write `peer x : sym f32[N] ring 2, peer all : sym_mc f32[N] ring 2 of x`"),
+                Diagnostic::error(
+                    Code::E0215,
+                    format!("`{name}` is a multicast address of {what}"),
+                )
+                .label(of.span, "of this")
+                .secondary(declared, "declared here")
+                .help("write `peer x : sym f32[N] ring 2, peer all : sym_mc f32[N] ring 2 of x`"),
             ));
         }
         let dtype = window.dtype;
@@ -158,8 +160,8 @@ impl<'a> Lower<'a> {
     }
 
     /// Refuses what touches a multicast address and is no form of `multimem`.
-    pub(super) fn is_no_window(&mut self, buffer: &Buffer, at: Span, defined: Span) -> Outcome<()> {
-        let Memory::Param(param) = buffer.memory else { return Ok(()) };
+    pub(super) fn is_no_window(&mut self, memory: Memory, at: Span, defined: Span) -> Outcome<()> {
+        let Memory::Param(param) = memory else { return Ok(()) };
         if self.kernel.params[param].access != Access::Multicast {
             return Ok(());
         }

@@ -72,7 +72,11 @@ fn moves(mv: &Move, whole: Span) -> Option<NotBuilt> {
         MoveKind::Multimem if !mv.op.is("multimem.store") => {
             return Some((whole, "`multimem` operations but `load_reduce` and `store`"));
         }
-        MoveKind::Multimem | MoveKind::Load | MoveKind::Store | MoveKind::Copy | MoveKind::Prefetch => {}
+        MoveKind::Multimem
+        | MoveKind::Load
+        | MoveKind::Store
+        | MoveKind::Copy
+        | MoveKind::Prefetch => {}
     }
     if let Some(into) = &mv.into {
         return Some((into.span, "`into` a barrier"));
@@ -106,7 +110,8 @@ pub(super) fn smem(tile: &TileDecl) -> Vec<NotBuilt> {
 
 /// The parts of a buffer's declaration that are not built.
 pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
-    let space = buffer.space.filter(|space| !matches!(space, Space::Sym | Space::SymFlag | Space::SymMc));
+    let space =
+        buffer.space.filter(|space| !matches!(space, Space::Sym | Space::SymFlag | Space::SymMc));
     let mut found: Vec<NotBuilt> =
         space.and_then(|space| self::space(space, buffer.span)).into_iter().collect();
     let ring = buffer.ring.as_ref().filter(|_| buffer.access.qualifier != Qualifier::Peer);
@@ -120,20 +125,13 @@ pub(super) fn buffer(buffer: &Buffer) -> Vec<NotBuilt> {
     found
 }
 
-fn qualifier(access: &Access) -> Vec<NotBuilt> {
-    let peer = access.qualifier == Qualifier::Peer;
-    peer.then_some((access.span, "`peer` buffers as parameters of a function"))
-        .into_iter()
-        .collect()
-}
-
 /// The qualifiers of a function's parameter that are not built.
 pub(super) fn access(access: &Access) -> Vec<NotBuilt> {
-    let mut found = qualifier(access);
-    if access.counter || access.epoch {
-        found.push((access.span, "counters and epochs as parameters of a function"));
-    }
-    found
+    let words = access.counter || access.epoch;
+    words
+        .then_some((access.span, "counters and epochs as parameters of a function"))
+        .into_iter()
+        .collect()
 }
 
 /// The memory spaces that are not built.

@@ -110,6 +110,7 @@ impl<'a> Lower<'a> {
         let Memory::Param(param) = memory else {
             return Err(self.error(no_buffer(span)));
         };
+        self.is_no_window(memory, span, defined)?;
         if self.kernel.params[param].words.is_some() || self.kernel.params[param].is_inbox() {
             return Err(self.not_built(span, "tensor copies of symmetric memory and of words"));
         }

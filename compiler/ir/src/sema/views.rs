@@ -22,9 +22,8 @@ impl<'a> Lower<'a> {
 
     fn relabelled(&mut self, view: &'a View) -> Outcome<Buffer> {
         let (buffer, reference, _) = self.buffer(&view.source)?;
-        if self.inbox(&buffer).is_some() {
-            return Err(self.not_built(view.source.span, "a view of symmetric memory"));
-        }
+        // In memory of ranks the axis of slots stays in front.
+        let own = usize::from(self.inbox(&buffer).is_some());
         if let Some(at) = reference.at.first() {
             return Err(self.not_built(at.span, "a view of one slot"));
         }
@@ -34,8 +33,10 @@ impl<'a> Lower<'a> {
                 self.const_extent(size, "the extent of a letter", 1, i64::from(i32::MAX))?;
             sizes.push((name.text.as_str(), i64::from(extent)));
         }
-        let axes = relabel(&buffer.axes, &view.spec.value, &sizes)
+        let (slots, rest) = buffer.axes.split_at(own.min(buffer.axes.len()));
+        let axes = relabel(rest, &view.spec.value, &sizes)
             .map_err(|refused| self.view_mistake(&refused, view.spec.span, view.source.span))?;
+        let axes = slots.iter().chain(axes.iter()).cloned().collect();
         Ok(Buffer { memory: buffer.memory, axes })
     }
 

@@ -345,9 +345,7 @@ impl Structure<'_> {
             let bits = match place {
                 Place::Global(param)
                 | Place::Peer { param, .. }
-                | Place::Multicast { param, .. } => {
-                    self.kernel.params[*param].dtype.bits()
-                }
+                | Place::Multicast { param, .. } => self.kernel.params[*param].dtype.bits(),
                 Place::Shared { dtype, .. } | Place::Remote { dtype, .. } => dtype.bits(),
             };
             if let Place::Multicast { param, .. } = place
@@ -627,7 +625,11 @@ impl Order<'_> {
                 at
             }
             DeviceOp::Pipe(DevicePipe::CopyOut { dest: Place::Global(param), .. })
-            | DeviceOp::Store { place: Place::Global(param) | Place::Peer { param, .. } | Place::Multicast { param, .. }, .. }
+            | DeviceOp::Store {
+                place:
+                    Place::Global(param) | Place::Peer { param, .. } | Place::Multicast { param, .. },
+                ..
+            }
             | DeviceOp::Signal { param, .. }
             | DeviceOp::Atomic { param, .. } => {
                 self.require(Code::E0108, *param, stmt.loc, at);

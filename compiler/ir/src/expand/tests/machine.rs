@@ -328,7 +328,9 @@ impl<'a> Machine<'a> {
                 touched.readers.push(thread);
                 self.shared[&byte]
             }
-            Place::Peer { .. } | Place::Multicast { .. } | Place::Remote { .. } => panic!("there is one CTA"),
+            Place::Peer { .. } | Place::Multicast { .. } | Place::Remote { .. } => {
+                panic!("there is one CTA")
+            }
         }
     }
 
@@ -360,7 +362,9 @@ impl<'a> Machine<'a> {
                             touched.writer = Some(thread);
                             self.shared.insert(byte, value);
                         }
-                        Place::Peer { .. } | Place::Multicast { .. } | Place::Remote { .. } => panic!("there is one CTA"),
+                        Place::Peer { .. } | Place::Multicast { .. } | Place::Remote { .. } => {
+                            panic!("there is one CTA")
+                        }
                     }
                 }
             }

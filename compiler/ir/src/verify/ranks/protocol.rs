@@ -9,7 +9,7 @@ use super::super::buffers::tell_apart;
 use super::super::scalars::{Form, Symbol};
 use super::{At, Epoch, Survey};
 use crate::kernel::{
-    Await, AxisIndex, Extent, Kernel, Op, ParamId, RANK, Signal, TileAccess, ValueId,
+    Await, AxisIndex, Extent, Kernel, Op, ParamId, RANK, Signal, TileAccess, ValueId, ViewAxis,
 };
 use crate::ops::BinaryOp;
 
@@ -27,6 +27,14 @@ pub(super) fn check(kernel: &Kernel, survey: &Survey<'_>, sink: &mut Sink) {
     for &(_, access) in &survey.loads {
         judge.slot(access);
     }
+}
+
+/// Positions along an axis that one rank has: those from `(rank + block) * step` to the next multiple.
+#[derive(PartialEq, Eq)]
+struct OwnPlace {
+    axis: ViewAxis,
+    step: i128,
+    block: i128,
 }
 
 struct Judge<'a, 'k> {
@@ -271,29 +279,42 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Two ranks never store to one element.
-    fn sender(&mut self, access: &TileAccess) {
+    /// Where an access has a place of the own rank alone.
+    fn own_places(&self, access: &TileAccess) -> Vec<OwnPlace> {
         let known = &self.survey.known;
-        let own = access.index.iter().any(|index| match index {
-            AxisIndex::At(at) => self.is_rank(&known.form(*at)),
-            AxisIndex::Range { start, len, until: None } => {
-                let form = known.form(*start);
-                let terms: Vec<_> = form.terms.iter().collect();
-                match terms.as_slice() {
-                    [(Symbol::Param(param), factor)] => {
-                        self.kernel.params[*param].name == RANK
-                            && **factor >= i128::from((*len).max(1))
-                    }
-                    _ => false,
-                }
-            }
-            AxisIndex::Range { .. }
-            | AxisIndex::Gather(_)
-            | AxisIndex::Along(_)
-            | AxisIndex::New => false,
-        });
-        // Where one rank is told, it is the only one that is stored to, and each has one that does so.
+        let indices = access.index.iter().filter(|index| !matches!(index, AxisIndex::New));
+        let place = |index: &AxisIndex, axis: &ViewAxis| {
+            let (form, len) = match index {
+                AxisIndex::At(at) => (known.form(*at), 1),
+                AxisIndex::Range { start, len, until: None } => (known.form(*start), *len),
+                AxisIndex::Range { .. }
+                | AxisIndex::Gather(_)
+                | AxisIndex::Along(_)
+                | AxisIndex::New => return None,
+            };
+            let terms: Vec<_> = form.terms.iter().collect();
+            let [(Symbol::Param(param), step)] = terms.as_slice() else { return None };
+            let step = **step;
+            let is_rank = self.kernel.params[*param].name == RANK && step > 0;
+            let within = is_rank.then(|| form.constant.rem_euclid(step))?;
+            let block = form.constant.div_euclid(step);
+            let fits = within.checked_add(i128::from(len)).is_some_and(|end| end <= step);
+            fits.then(|| OwnPlace { axis: axis.clone(), step, block })
+        };
+        indices.zip(&access.axes).filter_map(|(index, axis)| place(index, axis)).collect()
+    }
+
+    /// Two ranks never store to one element: all stores to it have the number of the rank in one place.
+    fn sender(&mut self, access: &TileAccess) {
         let param = access.storage.param();
+        let stores = self.survey.stores.iter().filter(|(_, store)| store.storage.param() == param);
+        let mut common = self.own_places(access);
+        for (_, store) in stores {
+            let places = self.own_places(store);
+            common.retain(|place| places.contains(place));
+        }
+        let own = !common.is_empty();
+        // Where one rank is told, it is the only one that is stored to, and each has one that does so.
         let others = self.survey.stores.iter().filter(|(_, store)| store.storage.param() == param);
         let rank = access.storage.rank();
         let alone = rank.is_some_and(|rank| self.survey.partners(rank).is_some())
@@ -310,7 +331,10 @@ impl Judge<'_, '_> {
                 Code::E0133,
                 format!("two ranks may store to one element of `{name}`"),
             )
-            .label(access.span, "nothing in this place says which rank stores")
+            .label(
+                access.span,
+                "nothing in this place, and in those of other stores to it, says which rank stores",
+            )
             .secondary(self.kernel.declaration_of(access.storage), "declared `peer`")
             .help("give it an axis of senders: `x@peer(p)@t[rank, …]`"),
         );

@@ -262,9 +262,7 @@ impl Walk<'_> {
             Storage::Buffer(param)
             | Storage::Peer(param, _)
             | Storage::Peers(param)
-            | Storage::Multicast(param, _) => {
-                copy.landing.param == param
-            }
+            | Storage::Multicast(param, _) => copy.landing.param == param,
         };
         let form = storage.slot().map_or(Form::constant(0), |slot| self.known.form(slot));
         let meets = |copy: &&Departure| match (storage.tile(), but) {
