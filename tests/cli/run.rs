@@ -124,7 +124,7 @@ fn kernels_one_after_another_overlap() {
     let early = "// allow E0107: to see what the emulator says\nlet v = load x;\n";
     let wrong = folder.file("wrong.tile", pair(early, ""));
     let answer = kernelc(["run", &wrong].into_iter().chain(chain)).expect_code(1);
-    for part in ["error[E0720]", "wrong.tile:9:", "CTA (0, 0, 0) of launch 0", "in launch 1"] {
+    for part in ["error[E0720]", "wrong.tile:9:", "launch 0, `first`, writes", "in launch 1"] {
         assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
     }
     let answer = kernelc(["run", &right, "--kernel", "first", "--then", "third"]).expect_code(2);
