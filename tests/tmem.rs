@@ -48,6 +48,10 @@ fn retain_device(stmts: &mut Vec<DeviceStmt>, keep: &impl Fn(&DeviceOp) -> bool)
         if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = &mut stmt.op {
             retain_device(body, keep);
         }
+        if let DeviceOp::If { then_body, else_body, .. } = &mut stmt.op {
+            retain_device(then_body, keep);
+            retain_device(else_body, keep);
+        }
     }
 }
 
@@ -150,6 +154,135 @@ fn split_k_is_the_product_in_every_schedule() {
             // One rounding to bf16, and those of the sums.
             let bound = sum.abs() / 256.0 + size * 1e-6;
             assert!((y - sum).abs() <= bound, "[{row}, {column}]: {y} for {sum}");
+        }
+    }
+}
+
+/// Operands of both CTAs of a pair, and sums in both.
+fn pair() -> Built {
+    build(include_str!("suite/ops/tcgen05_pair.tile"))
+}
+
+#[test]
+fn a_pair_of_ctas_is_the_product_in_every_schedule() {
+    is_the_product(&pair(), [256, 32, 192]);
+    is_the_product(&build(include_str!("suite/ops/tcgen05_pair_rounds.tile")), [256, 96, 64]);
+}
+
+/// `y[m, n] = w[m, k] x[n, k]^T`, against the sum in f64.
+fn is_the_product(built: &Built, [m, n, k]: [usize; 3]) {
+    let params = &built.kernel.params;
+    let values = |memory: &Memory, name: &str| {
+        memory.buffer(Memory::find(params, name).unwrap()).unwrap().to_f64()
+    };
+    let first = memory(&built.kernel);
+    let (w, x) = (values(&first, "w"), values(&first, "x"));
+    let mut wanted = None;
+    for options in schedules(8) {
+        let (mut kernel, mut device) = (memory(&built.kernel), memory(&built.kernel));
+        run_kernel(&built.kernel, &mut kernel, &options).unwrap();
+        run_device(&built.device, &mut device, &options).unwrap();
+        assert!(kernel == device, "{:?}", options.schedule);
+        let found = values(&kernel, "y");
+        let same = wanted.get_or_insert_with(|| found.clone());
+        assert!(*same == found, "{:?}", options.schedule);
+    }
+    let found = wanted.unwrap();
+    for row in 0..m {
+        for column in 0..n {
+            let terms = (0..k).map(|i| w[row * k + i] * x[column * k + i]);
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+            let y = found[row * n + column];
+            assert!((y - sum).abs() <= size * 1e-6, "[{row}, {column}]: {y} for {sum}");
+        }
+    }
+}
+
+fn errors_of_pair(keep: impl Fn(&DeviceOp) -> bool) -> Vec<EmuError> {
+    errors_of(&pair(), keep)
+}
+
+fn errors_of(built: &Built, keep: impl Fn(&DeviceOp) -> bool) -> Vec<EmuError> {
+    let mut device = built.device.clone().into_inner();
+    retain_device(&mut device.body, &keep);
+    let run = |options| run_device(&device, &mut memory(&built.kernel), &options).unwrap_err();
+    schedules(6).map(run).collect()
+}
+
+#[test]
+fn a_pair_meets_before_its_tensor_memory_comes_and_goes() {
+    let built = pair();
+    let ops = || built.device.body.iter().map(|stmt| &stmt.op);
+    let meets = |op: &DeviceOp| matches!(op, DeviceOp::ClusterBarrier);
+    let at = |is: &dyn Fn(&TensorOp) -> bool| {
+        ops().position(|op| matches!(op, DeviceOp::Tensor(op) if is(op))).unwrap()
+    };
+    let allocate = at(&|op| matches!(op, TensorOp::Allocate { pair: true, .. }));
+    let attach = at(&|op| matches!(op, TensorOp::Attach { .. }));
+    let free = at(&|op| matches!(op, TensorOp::Free { pair: true, .. }));
+    let roles = ops().position(|op| matches!(op, DeviceOp::Role { .. })).unwrap();
+    assert!(ops().take(allocate).any(meets));
+    assert!(ops().take(attach).skip(allocate).any(meets) && attach < roles);
+    assert!(ops().take(free).skip(roles).any(meets));
+}
+
+/// cutlass#3435: one CTA gives tensor memory back while the other one has not come so far.
+#[test]
+fn a_pair_that_does_not_meet_is_found() {
+    let found = errors_of_pair(|op| !matches!(op, DeviceOp::ClusterBarrier));
+    all_of(&found, &[ErrorKind::ClusterRace, ErrorKind::Absent]);
+    let left = std::cell::Cell::new(0);
+    for which in 0..3 {
+        left.set(0);
+        let found = errors_of_pair(|op| {
+            let meets = matches!(op, DeviceOp::ClusterBarrier);
+            left.set(left.get() + u32::from(meets));
+            !meets || left.get() != which + 1
+        });
+        all_of(&found, &[ErrorKind::ClusterRace, ErrorKind::Absent]);
+    }
+}
+
+#[test]
+fn what_a_pair_is_not_told_is_found() {
+    // The first CTA does not wait for what both have copied.
+    let is_full = |barrier: &dyn std::fmt::Display| barrier.to_string() == "b0";
+    let found = errors_of_pair(
+        |op| !matches!(op, DeviceOp::Pipe(DevicePipe::Wait { barrier, .. }) if is_full(barrier)),
+    );
+    all_of(&found, &[ErrorKind::RoleRace, ErrorKind::Poison, ErrorKind::Phase]);
+    // It does not wait until both have read the sums of a slot.
+    let rounds = build(include_str!("suite/ops/tcgen05_pair_rounds.tile"));
+    let found = errors_of(
+        &rounds,
+        |op| !matches!(op, DeviceOp::Pipe(DevicePipe::Wait { barrier, .. }) if barrier.to_string() == "b3"),
+    );
+    all_of(&found, &[ErrorKind::RoleRace, ErrorKind::Phase]);
+    // Nobody announces bytes.
+    let found = errors_of_pair(|op| !matches!(op, DeviceOp::Pipe(DevicePipe::Announce { .. })));
+    all_of(&found, &[ErrorKind::Deadlock]);
+    // The other CTA is not told.
+    let built = pair();
+    let mut device = built.device.clone().into_inner();
+    only_own(&mut device.body);
+    for options in schedules(6) {
+        let found = run_device(&device, &mut memory(&built.kernel), &options).unwrap_err();
+        all_of(&[found], &[ErrorKind::Deadlock]);
+    }
+}
+
+/// Lets commits arrive in their own CTA alone.
+fn only_own(stmts: &mut [DeviceStmt]) {
+    for stmt in stmts {
+        if let DeviceOp::Pipe(DevicePipe::Commit { everywhere, .. }) = &mut stmt.op {
+            *everywhere = false;
+        }
+        if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = &mut stmt.op {
+            only_own(body);
+        }
+        if let DeviceOp::If { then_body, else_body, .. } = &mut stmt.op {
+            only_own(then_body);
+            only_own(else_body);
         }
     }
 }

@@ -6,12 +6,14 @@
 //! sinks loads could carry one across it.
 
 mod pipes;
+mod tensor;
 
 use kernel_abi::DType;
 use kernel_ir::ops::inline::register_bits;
 use kernel_ir::ops::{AtomicOp, ReduceOp};
 
 pub(crate) use pipes::*;
+pub(crate) use tensor::*;
 
 /// Clobber that keeps plain accesses on their side.
 const MEMORY: &str = "~{memory}";
@@ -407,87 +409,6 @@ pub(crate) fn wgmma_left() -> Asm {
     Asm { template, constraints, side_effects: true }
 }
 
-/// The first warp allocates columns of tensor memory; their address comes to shared memory.
-pub(crate) fn allocate_tensor(columns: u32) -> Asm {
-    let name = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32";
-    Asm::effect(&format!("{name} [$0], {columns};"), "l")
-}
-
-/// The CTA allocates no more of it, so that others may.
-pub(crate) fn allocate_no_more() -> Asm {
-    Asm::effect("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", "")
-}
-
-/// The address that the allocation has put into shared memory.
-pub(crate) fn tensor_address() -> Asm {
-    Asm::effect("ld.shared.b32 $0, [$1];", "=r,l")
-}
-
-/// The first warp gives columns of tensor memory back.
-pub(crate) fn free_tensor(columns: u32) -> Asm {
-    Asm::effect(&format!("tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {columns};"), "r")
-}
-
-/// What the thread did in tensor memory comes ahead of what those do whom it meets after.
-pub(crate) fn tensor_fence_before() -> Asm {
-    Asm::effect("tcgen05.fence::before_thread_sync;", "")
-}
-
-/// What those did in tensor memory whom the thread has met comes ahead of what it does after.
-pub(crate) fn tensor_fence_after() -> Asm {
-    Asm::effect("tcgen05.fence::after_thread_sync;", "")
-}
-
-/// A barrier is arrived at when the products are complete that the thread has started: the own one, or that of all CTAs of
-/// the cluster.
-pub(crate) fn tensor_commit(ctas: Option<u32>) -> Asm {
-    let (all, mask) = to_all(ctas);
-    let name = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster";
-    Asm::effect(&masked(ctas, &format!("{name}{all}.b64 [$0]{mask};")), "l")
-}
-
-/// Starts a product: address of the sums, both descriptors, that of the instruction, and whether it adds.
-pub(crate) fn tensor_product(kind: &str) -> Asm {
-    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}");
-    Asm::effect(&format!("{name} [$0], $1, $2, $3, $4;"), "r,l,l,r,b")
-}
-
-/// Starts a copy of scales to the rows of each warp. Arguments: address and descriptor.
-pub(crate) fn tensor_scales() -> Asm {
-    Asm::effect("tcgen05.cp.cta_group::1.32x128b.warpx4 [$0], $1;", "r,l")
-}
-
-/// Starts a product with so many block scales a row: as [`tensor_product`], and the addresses of both operands' scales.
-pub(crate) fn scaled_product(kind: &str, scales: u32) -> Asm {
-    let vector = format!("block_scale.scale_vec::{scales}X");
-    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}.{vector}");
-    Asm::effect(&format!("{name} [$0], $1, $2, $3, [$5], [$6], $4;"), "r,l,l,r,b,r,r")
-}
-
-/// Reads pieces of a shape, so many at each address, and waits. Results: `each` registers a piece. Arguments: the
-/// addresses.
-pub(crate) fn tensor_load(shape: &str, each: u32, sizes: &[u32]) -> Asm {
-    let count: u32 = sizes.iter().sum::<u32>() * each;
-    let mut template = String::new();
-    let mut first = 0;
-    for (i, size) in sizes.iter().enumerate() {
-        let end = first + size * each;
-        let registers: Vec<String> = (first..end).map(|r| format!("${r}")).collect();
-        let address = count as usize + i;
-        template += &format!(
-            "tcgen05.ld.sync.aligned.{shape}.x{size}.b32 {{{}}}, [${address}];\n\t",
-            registers.join(", ")
-        );
-        first = end;
-    }
-    template += "tcgen05.wait::ld.sync.aligned;";
-    // Results are written while addresses are still to be read.
-    let mut constraints: Vec<&str> = (0..count).map(|_| "=&f").collect();
-    constraints.extend(sizes.iter().map(|_| "r"));
-    constraints.push(MEMORY);
-    Asm { template, constraints: constraints.join(","), side_effects: true }
-}
-
 /// An instruction that may change `count` f32 in their registers; other arguments follow them.
 fn through(template: String, count: u32, others: &str) -> Asm {
     let mut constraints: Vec<String> = (0..count).map(|_| "=f".to_owned()).collect();
@@ -856,13 +777,18 @@ mod tests {
 
     #[test]
     fn boxes_number_their_operands_as_llvm_does() {
-        let copy = copy_box(2, true, None);
+        let copy = copy_box(2, true, None, false);
         assert_eq!(
             copy.template,
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint \
              [$0], [$1, {$2, $3}], [$4], $5;"
         );
         assert_eq!(copy.constraints, "l,l,r,r,l,l,~{memory}");
+        assert_eq!(
+            copy_box(1, true, None, true).template,
+            "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2.L2::cache_hint \
+             [$0], [$1, {$2}], [$3], $4;"
+        );
         let prefetch = prefetch_box(1, false);
         assert_eq!(
             prefetch.template,

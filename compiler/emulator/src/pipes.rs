@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel_dsl::source::Span;
 use kernel_ir::index::{Id, IndexVec};
-use kernel_ir::kernel::{Barrier, BarrierId, Role, RoleId};
+use kernel_ir::kernel::{Barrier, BarrierId, Between, Role, RoleId};
 
 use crate::cluster::{Life, Member};
 use crate::error::{EmuError, ErrorKind};
@@ -27,17 +27,29 @@ struct Slot {
     gathered: Vec<u64>,
     /// What those who wait for the last complete round come to know.
     known: Vec<u64>,
+    /// The same of the other CTA of a pair, by its own arrivals.
+    gathered_of_other: Vec<u64>,
+    known_of_other: Vec<u64>,
 }
 
-/// Puts what a copy has read into shared memory, or what products have computed into tensor memory.
+/// Puts what a copy has read into shared memory.
 type Land<S> = Box<dyn FnOnce(&mut S) -> Result<(), EmuError> + Send>;
+
+/// Puts what products have computed into tensor memory.
+type Complete<S> = Box<dyn FnOnce(Member<'_, S>) -> Result<(), EmuError> + Send>;
+
+/// What happens when something lands.
+enum Effect<S> {
+    Land(Land<S>),
+    Complete(Complete<S>),
+}
 
 /// A copy on its way.
 struct Flight<S> {
     /// The CTA whose memory it fills.
     cta: usize,
-    /// Where its bytes count in that CTA; what is sent counts as it lands.
-    counts: Option<(Place, u32)>,
+    /// Where its bytes count, in that CTA or in another one; what is sent counts as it lands.
+    counts: Option<(usize, Place, u32)>,
     /// Arrivals there.
     arrivals: u32,
     /// They come in every CTA of the cluster.
@@ -46,7 +58,7 @@ struct Flight<S> {
     queue: Option<usize>,
     /// What those who wait come to know by it.
     known: Vec<u64>,
-    land: Land<S>,
+    effect: Effect<S>,
     span: Span,
 }
 
@@ -104,6 +116,8 @@ impl Rounds {
             bytes: if barrier.is_prepaid() { barrier.bytes.into() } else { 0 },
             gathered: known.clone(),
             known: known.clone(),
+            gathered_of_other: known.clone(),
+            known_of_other: known.clone(),
         };
         let of = |barrier: &Barrier| (0..barrier.slots).map(|_| slot(barrier)).collect();
         let slots = Mutex::new(barriers.iter().map(of).collect());
@@ -135,6 +149,29 @@ impl Rounds {
         Clock::of_observer(gathered.map(|slot| slot.gathered.clone()).unwrap_or_default())
     }
 
+    /// An observer of the other CTA of the pair who knows as much of it as someone of the own one.
+    pub(crate) fn other_of(&self, clock: &Clock) -> Clock {
+        let mut seen = self.across(clock.seen());
+        crate::roles::join(&mut seen, clock.of_other());
+        Clock::of_observer(seen)
+    }
+
+    /// What of so much knowledge of the own CTA holds for the other one of its pair: copies of both count together.
+    fn across(&self, seen: &[u64]) -> Vec<u64> {
+        let mut of_both = vec![false; self.agents];
+        for barrier in self.barriers.iter() {
+            let both = barrier.between == Between::Gathered;
+            of_both.extend((0..barrier.slots).map(|_| both));
+        }
+        seen.iter().zip(of_both).map(|(&at, both)| if both { at } else { 0 }).collect()
+    }
+
+    /// What arrivals of the other CTA of the pair have seen there.
+    fn learn_of_other(&self, place: Place, known: &[u64]) {
+        let slot = &mut self.lock()[place.barrier][place.slot];
+        crate::roles::join(&mut slot.gathered_of_other, known);
+    }
+
     /// Bytes have landed and arrivals have come, with what they know.
     fn count(
         &self,
@@ -159,6 +196,7 @@ impl Rounds {
             slot.missing = declared.arrivals;
             slot.gathered[self.agent(place)] = slot.done;
             slot.known.clone_from(&slot.gathered);
+            slot.known_of_other.clone_from(&slot.gathered_of_other);
         }
         Ok(())
     }
@@ -230,8 +268,33 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
         if done() != rounds {
             return out_of_turn(done());
         }
-        clock.learn(&self.rounds.lock()[place.barrier][place.slot].known);
+        let slots = self.rounds.lock();
+        let slot = &slots[place.barrier][place.slot];
+        clock.learn(&slot.known);
+        clock.learn_of_other(&slot.known_of_other);
         Ok(())
+    }
+
+    /// So many arrivals at a barrier which counts those of both CTAs of a pair, in the first.
+    pub(crate) fn arrive_at_first(
+        &self,
+        member: Member<'_, S>,
+        place: Place,
+        arrivals: u32,
+        clock: &mut Clock,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        if member.rank() == 0 {
+            return self.arrive(place, arrivals, 0, clock, span);
+        }
+        if S::SHOWS_MEETINGS && member.life(0) != Life::Here {
+            let message = "an arrival at CTA 0 of the cluster, which is not there";
+            return Err(EmuError::new(ErrorKind::Absent, span, message));
+        }
+        let known = clock.publish();
+        let rounds = Arc::clone(member.shared(0).rounds());
+        rounds.learn_of_other(place, &known);
+        rounds.count(place, (arrivals, 0), &[], span)
     }
 
     /// So many arrivals, and so many bytes announced with them.
@@ -255,13 +318,24 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
         arrivals: u32,
         span: Span,
     ) -> Result<(), EmuError> {
+        self.tell_others(member, place, arrivals, &[], span)
+    }
+
+    fn tell_others(
+        &self,
+        member: Member<'_, S>,
+        place: Place,
+        arrivals: u32,
+        known: &[u64],
+        span: Span,
+    ) -> Result<(), EmuError> {
         for cta in (0..member.size()).filter(|&cta| cta != member.rank()) {
             if S::SHOWS_MEETINGS && member.life(cta) != Life::Here {
                 let message = format!("an arrival at CTA {cta} of the cluster, which is not there");
                 return Err(EmuError::new(ErrorKind::Absent, span, message));
             }
             let rounds = Arc::clone(member.shared(cta).rounds());
-            rounds.count(place, (arrivals, 0), &[], span)?;
+            rounds.count(place, (arrivals, 0), known, span)?;
         }
         Ok(())
     }
@@ -271,9 +345,10 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
         self.rounds.stamp(place, span)
     }
 
-    fn launch(&self, cta: usize, counts: Option<(Place, u32)>, span: Span, land: Land<S>) {
+    fn launch(&self, cta: usize, counts: Option<(usize, Place, u32)>, span: Span, land: Land<S>) {
         let (arrivals, queue, known, everywhere) = (0, None, Vec::new(), false);
-        let flight = Flight { cta, counts, arrivals, everywhere, queue, known, land, span };
+        let effect = Effect::Land(land);
+        let flight = Flight { cta, counts, arrivals, everywhere, queue, known, effect, span };
         self.lock().flights.push(flight);
     }
 
@@ -285,17 +360,26 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
         (place, everywhere): (Place, bool),
         (role, clock): (usize, &Clock),
         span: Span,
-        land: Land<S>,
+        complete: Complete<S>,
     ) {
         let (arrivals, queue) = (1, Some(role));
-        let (known, counts) = (clock.complete(self.roles.len()), Some((place, 0)));
-        let flight = Flight { cta, counts, arrivals, everywhere, queue, known, land, span };
+        let (known, counts) = (clock.complete(self.roles.len()), Some((cta, place, 0)));
+        let effect = Effect::Complete(complete);
+        let flight = Flight { cta, counts, arrivals, everywhere, queue, known, effect, span };
         self.lock().flights.push(flight);
     }
 
-    /// Starts a copy into memory of a CTA, which counts its bytes.
+    /// The CTA in which bytes count that are copied to one.
+    pub(crate) fn counts_in(&self, cta: usize, place: Place) -> usize {
+        match self.barriers[place.barrier].between {
+            Between::Gathered => 0,
+            Between::Apart | Between::Spread => cta,
+        }
+    }
+
+    /// Starts a copy into memory of a CTA, which counts its bytes, or lets the first one of its pair do so.
     pub(crate) fn start(&self, cta: usize, place: Place, bytes: u32, span: Span, land: Land<S>) {
-        self.launch(cta, Some((place, bytes)), span, land);
+        self.launch(cta, Some((self.counts_in(cta, place), place, bytes)), span, land);
     }
 
     /// Sends something to memory of a CTA of the cluster.
@@ -352,7 +436,7 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
                 !state.flights.is_empty() || state.running == 0
             };
             seat.wait(is_news, awaited)?;
-            let Flight { cta, counts, arrivals, everywhere, queue: _, known, land, span: from } = {
+            let Flight { cta, counts, arrivals, everywhere, queue: _, known, effect, span: from } = {
                 let mut state = self.lock();
                 if state.flights.is_empty() {
                     return Ok(());
@@ -370,15 +454,23 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
                 let message = "something is sent to a CTA that has ended";
                 return Err(EmuError::new(ErrorKind::Absent, from, message));
             }
-            let rounds = {
-                let mut shared = member.shared(cta);
-                land(&mut shared)?;
-                Arc::clone(shared.rounds())
-            };
-            if let Some((place, bytes)) = counts {
+            match effect {
+                Effect::Land(land) => land(&mut member.shared(cta))?,
+                Effect::Complete(complete) => complete(member)?,
+            }
+            if let Some((cta, place, bytes)) = counts {
+                if S::SHOWS_MEETINGS && member.life(cta) != Life::Here {
+                    let message = format!("bytes that count in CTA {cta}, which is not there");
+                    return Err(EmuError::new(ErrorKind::Absent, from, message));
+                }
+                let rounds = Arc::clone(member.shared(cta).rounds());
                 rounds.count(place, (arrivals, -i64::from(bytes)), &known, from)?;
                 if everywhere {
-                    self.arrive_at_others(member, place, arrivals, from)?;
+                    let known = match self.barriers[place.barrier].between {
+                        Between::Spread => rounds.across(&known),
+                        Between::Apart | Between::Gathered => Vec::new(),
+                    };
+                    self.tell_others(member, place, arrivals, &known, from)?;
                 }
             }
             seat.pass(span)?;

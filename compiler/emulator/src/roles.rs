@@ -14,6 +14,9 @@ use crate::error::{EmuError, ErrorKind};
 /// The whole CTA, outside of roles.
 const ALL: usize = 0;
 
+/// Somebody of another CTA.
+const OTHER: usize = usize::MAX;
+
 /// Whose time it is: the whole CTA's, or that of the role with this number.
 pub(crate) fn agent(role: Option<usize>) -> usize {
     role.map_or(ALL, |role| role + 1)
@@ -28,18 +31,35 @@ pub(crate) struct Clock {
     seen: Vec<u64>,
     /// What the threads of roles that have ended knew: each its own part until all meet.
     ended: Vec<u64>,
+    /// By agent of the other CTA of a pair, the last moment that is known.
+    of_other: Vec<u64>,
 }
 
 impl Clock {
     /// The clock of a CTA with so many roles, whose barriers have so many slots.
     pub(crate) fn new(roles: usize, slots: usize) -> Clock {
         let seen = vec![0; roles + 1 + slots];
-        Clock { agent: ALL, now: 1, ended: seen.clone(), seen }
+        Clock { agent: ALL, now: 1, ended: seen.clone(), of_other: seen.clone(), seen }
     }
 
     /// The clock of one who knows so much and does nothing in this CTA itself.
     pub(crate) fn of_observer(seen: Vec<u64>) -> Clock {
-        Clock { agent: usize::MAX, now: 0, ended: Vec::new(), seen }
+        Clock { agent: OTHER, now: 0, ended: Vec::new(), of_other: Vec::new(), seen }
+    }
+
+    /// What the own CTA's knowledge is.
+    pub(crate) fn seen(&self) -> &[u64] {
+        &self.seen
+    }
+
+    /// What is known of the other CTA of the pair.
+    pub(crate) fn of_other(&self) -> &[u64] {
+        &self.of_other
+    }
+
+    /// What a wait brings of the other CTA of the pair.
+    pub(crate) fn learn_of_other(&mut self, known: &[u64]) {
+        join(&mut self.of_other, known);
     }
 
     /// Whose time it is.
@@ -60,7 +80,8 @@ impl Clock {
     pub(crate) fn begin(&self, role: usize) -> Clock {
         let agent = agent(Some(role));
         let now = self.ended[agent] + 1;
-        Clock { agent, now, seen: self.seen.clone(), ended: self.ended.clone() }
+        let (seen, ended) = (self.seen.clone(), self.ended.clone());
+        Clock { agent, now, seen, ended, of_other: self.of_other.clone() }
     }
 
     /// A role ends; its warps go on, but know no more than before of what others did.
@@ -219,6 +240,9 @@ pub(crate) struct Names<'k> {
 
 impl Names<'_> {
     fn of(self, agent: usize) -> String {
+        if agent == OTHER {
+            return "another CTA".to_owned();
+        }
         let Some(mut number) = agent.checked_sub(1) else { return "the whole CTA".to_owned() };
         if let Some(role) = self.roles.iter().nth(number) {
             return format!("role `{}`", role.name);

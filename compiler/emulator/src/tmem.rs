@@ -42,6 +42,9 @@ pub(crate) struct TensorMemory {
     columns: Vec<Column>,
     /// Scales, four to each of 32 lanes of a column.
     scales: Vec<Option<u8>>,
+    /// Meetings of the cluster before it was allocated, and before it was used or given back last.
+    since: Option<u32>,
+    until: u32,
 }
 
 /// Scales in a column, of 32 rows.
@@ -61,7 +64,8 @@ pub(crate) struct Factors {
 }
 
 impl TensorMemory {
-    pub(crate) fn new(columns: usize) -> TensorMemory {
+    /// So many columns, allocated after so many meetings of the cluster.
+    pub(crate) fn new(columns: usize, meetings: u32) -> TensorMemory {
         let empty = Column {
             rows: vec![None; ROWS],
             product: None,
@@ -69,7 +73,28 @@ impl TensorMemory {
             reads: Vec::new(),
         };
         let scales = vec![None; columns * COLUMN_SCALES];
-        TensorMemory { columns: vec![empty; columns], scales }
+        let columns = vec![empty; columns];
+        TensorMemory { columns, scales, since: Some(meetings), until: meetings }
+    }
+
+    /// Something uses it after so many meetings.
+    pub(crate) fn touch(&mut self, meetings: u32) {
+        self.until = self.until.max(meetings);
+    }
+
+    /// The CTA gives it back.
+    pub(crate) fn free(&mut self, meetings: u32) {
+        *self = TensorMemory { since: self.since, until: meetings, ..TensorMemory::default() };
+    }
+
+    /// Whether the own or another CTA may use it after so many meetings: the other one has met since it was allocated.
+    pub(crate) fn is_met(&self, own: bool, meetings: u32) -> bool {
+        own || self.since.is_some_and(|since| since < meetings)
+    }
+
+    /// Whether the CTA has had it, and all that it did with it came before the last of so many meetings.
+    pub(crate) fn may_go(&self, meetings: u32) -> bool {
+        self.since.is_some() && (self.columns.is_empty() || self.until < meetings)
     }
 
     /// A copy of scales is complete: a row's four follow each other.

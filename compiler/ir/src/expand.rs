@@ -77,13 +77,15 @@ pub(crate) fn expand_noted(kernel: &Kernel) -> Result<(DeviceKernel, Notes), Vec
     let mut expander = Expander::new(kernel);
     expander.make_barriers();
     expander.allocate_tensor();
+    // A pair of CTAs that shares products meets for its tensor memory.
     let edges = cluster::Edges::of(kernel);
-    if edges.entry {
+    let meets = expander.is_of_pair();
+    if edges.entry && !meets {
         expander.meet_cluster();
     }
     expander.block(&kernel.body);
     expander.free_tensor();
-    if edges.exit {
+    if edges.exit && !meets {
         expander.meet_cluster();
     }
     let Expander { mut b, shared, notes, errors, .. } = expander;

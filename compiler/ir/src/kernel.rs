@@ -38,14 +38,14 @@ pub use cluster::ClusterAxis;
 pub use contract::{Contract, ContractBound, Distinct};
 pub(crate) use outgoing::tell_settles;
 pub use outgoing::{Leaving, Outgoing};
-pub use pipe::{Barrier, CopyWay, PipeOp, copied, each_access, each_pipe_op};
+pub use pipe::{Barrier, Between, CopyWay, PipeOp, copied, each_access, each_pipe_op};
 pub use ranks::{Await, MAX_WORLD, RANK, Signal};
 pub use role::{MAX_ROLES, Role, WARPGROUP, entry_registers};
 pub use smem::{Smem, SmemSwizzle, Space, Storage};
 pub use tensor::{BOX_ALIGN, MapAxis, TensorBox, TensorMap, find_map, tensor_box, tensor_maps};
 pub use tmem::{
     SCALE_BYTES, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, TENSOR_COLUMNS, TENSOR_WARPS, Tensor,
-    TensorAtom, TensorMma, scale_columns, scale_place, stored,
+    TensorAtom, TensorMma, first_of_pair, scale_columns, scale_place, stored,
 };
 pub(crate) use walk::defined_in;
 pub use warpgroup::{LeftOperand, Start, Warpgroup, WarpgroupMma, WgmmaAtom, multiplies};

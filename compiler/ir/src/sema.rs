@@ -32,6 +32,7 @@ mod multimem;
 mod not_built;
 mod operands;
 mod packed;
+mod pairs;
 mod pieces;
 mod pipes;
 mod program;

@@ -2,7 +2,7 @@
 
 use kernel_abi::DType;
 use kernel_ir::device::{Address, Arg, DevicePipe, FragId, Piece, Place, Vector};
-use kernel_ir::kernel::{Barrier, BarrierId, Evict, MapId};
+use kernel_ir::kernel::{Barrier, BarrierId, Between, Evict, MapId};
 use melior::dialect::arith::CmpiPredicate;
 use melior::ir::Value;
 
@@ -38,8 +38,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DevicePipe::Box { map, at, dest, offset, barrier, slot, evict, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 let ctas = self.ctas(*everywhere);
+                let pair = self.between(*barrier)? == Between::Gathered;
                 self.by_first_thread(|s| {
-                    s.copy_box((*map, at), (dest, *offset), (place, ctas), *evict)
+                    s.copy_box((*map, at), (dest, *offset), (place, ctas, pair), *evict)
                 })
             }
             DevicePipe::Wait { barrier, slot, rounds } => {
@@ -50,26 +51,36 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 let last = b.subi(self.element(rounds.0, rounds.1)?, b.int(i32, 1));
                 let parity = b.andi(last, b.int(i32, 1));
                 let declared = self.declared_barrier(*barrier)?;
-                let of_cluster = declared.of_cluster || declared.everywhere;
+                let of_cluster = declared.of_cluster
+                    || declared.everywhere
+                    || declared.between != Between::Apart;
                 b.effect(&mnemonic::wait_parity(of_cluster), &[place, parity]);
                 Ok(())
             }
             DevicePipe::Announce { barrier, slot } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
-                let bytes = self.declared_barrier(*barrier)?.bytes;
+                let bytes = self.declared_barrier(*barrier)?.bytes_awaited();
+                let announce = match self.between(*barrier)? {
+                    Between::Gathered => mnemonic::announce_first(bytes),
+                    Between::Apart | Between::Spread => mnemonic::announce(bytes),
+                };
                 self.by_first_thread(|s| {
-                    s.build.effect(&mnemonic::announce(bytes), &[place]);
+                    s.build.effect(&announce, &[place]);
                     Ok(())
                 })
             }
             DevicePipe::Arrive { barrier, slot, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 let (b, ctas) = (self.build, self.ctas(*everywhere));
+                let first = self.between(*barrier)? == Between::Gathered;
+                let place = if first { self.in_first(place) } else { place };
                 let lane = || b.andi(self.thread_index(), b.int(b.types.i32, 31));
                 match (self.elects(), ctas) {
-                    (true, None) => b.effect(&mnemonic::arrive(), &[place]),
+                    (true, None) => b.effect(&mnemonic::arrive(first), &[place]),
                     (true, Some(ctas)) => b.effect(&mnemonic::arrive_everywhere(ctas), &[place]),
-                    (false, None) => b.effect(&mnemonic::arrive_once_a_warp(), &[place, lane()]),
+                    (false, None) => {
+                        b.effect(&mnemonic::arrive_once_a_warp(first), &[place, lane()]);
+                    }
                     (false, Some(ctas)) => {
                         b.effect(&mnemonic::arrive_everywhere_once_a_warp(ctas), &[place, lane()]);
                     }
@@ -82,8 +93,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             DevicePipe::Commit { barrier, slot, everywhere } => {
                 let place = self.barrier_at(*barrier, Some(*slot), 0)?;
                 let ctas = self.ctas(*everywhere);
+                let pair = self.between(*barrier)? == Between::Spread;
                 self.by_first_thread(|s| {
-                    s.build.effect(&mnemonic::tensor_commit(ctas), &[place]);
+                    s.build.effect(&mnemonic::tensor_commit(ctas, pair), &[place]);
                     Ok(())
                 })
             }
@@ -98,6 +110,11 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     /// The CTAs of the cluster, where all of them are meant.
     fn ctas(&self, everywhere: bool) -> Option<u32> {
         everywhere.then(|| self.kernel.launch.cluster_size())
+    }
+
+    /// How a pair of CTAs meets at a barrier.
+    fn between(&self, barrier: BarrierId) -> Lowered<Between> {
+        Ok(self.declared_barrier(barrier)?.between)
     }
 
     fn declared_barrier(&self, barrier: BarrierId) -> Lowered<&Barrier> {
@@ -209,7 +226,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         &mut self,
         (map, at): (MapId, &[(FragId, u32)]),
         (dest, offset): (&Place, Address),
-        (barrier, ctas): (Value<'c, 'm>, Option<u32>),
+        (barrier, ctas, pair): (Value<'c, 'm>, Option<u32>, bool),
         evict: Option<Evict>,
     ) -> Lowered<()> {
         let b = self.build;
@@ -223,10 +240,17 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         for &(frag, element) in at {
             operands.push(self.element(frag, element)?);
         }
-        operands.push(barrier);
+        operands.push(if pair { self.in_first(barrier) } else { barrier });
         operands.extend(self.policy(evict)?);
-        b.effect(&mnemonic::copy_box(at.len(), evict.is_some(), ctas), &operands);
+        b.effect(&mnemonic::copy_box(at.len(), evict.is_some(), ctas, pair), &operands);
         Ok(())
+    }
+
+    /// The place in the first CTA of the cluster that lies where an address lies in the own one.
+    fn in_first(&self, own: Value<'c, 'm>) -> Value<'c, 'm> {
+        let b = self.build;
+        let first = b.int(b.types.i32, 0);
+        b.asm_values(&mnemonic::map_shared(), &[own, first], b.types.shared, 1)[0]
     }
 
     fn copy_bulk(

@@ -29,13 +29,13 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
     pub(super) fn tensor(&mut self, op: &TensorOp) -> Lowered<()> {
         let build = self.build;
         match op {
-            TensorOp::Allocate { columns, word } => {
+            TensorOp::Allocate { columns, word, pair } => {
                 let region = self.region(&Place::Shared { base: *word, dtype: DType::U32 })?;
                 let word = self.address_of(&region, Address { offset: None, constant: 0 })?;
-                let columns = *columns;
+                let (columns, pair) = (*columns, *pair);
                 self.by_first_warp(|s| {
-                    s.build.effect(&mnemonic::allocate_tensor(columns), &[word]);
-                    s.build.effect(&mnemonic::allocate_no_more(), &[]);
+                    s.build.effect(&mnemonic::allocate_tensor(columns, pair), &[word]);
+                    s.build.effect(&mnemonic::allocate_no_more(pair), &[]);
                     Ok(())
                 })
             }
@@ -46,10 +46,10 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.tensor = build.asm_values(&asm, &[word], build.types.i32, 1).pop();
                 Ok(())
             }
-            TensorOp::Free { columns } => {
-                let (base, columns) = (self.tensor_base()?, *columns);
+            TensorOp::Free { columns, pair } => {
+                let (base, columns, pair) = (self.tensor_base()?, *columns, *pair);
                 self.by_first_warp(|s| {
-                    s.build.effect(&mnemonic::free_tensor(columns), &[base]);
+                    s.build.effect(&mnemonic::free_tensor(columns, pair), &[base]);
                     Ok(())
                 })
             }
@@ -186,8 +186,11 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             b.int(b.types.i32, instruction),
             add,
         ];
+        if product.pair && product.scales.is_some() {
+            return refuse("block scales of a pair of CTAs");
+        }
         let Some(TensorScales { columns, .. }) = product.scales else {
-            b.effect(&mnemonic::tensor_product(kind), &operands);
+            b.effect(&mnemonic::tensor_product(kind, product.pair), &operands);
             return Ok(());
         };
         for column in columns {

@@ -35,8 +35,8 @@ pub(super) fn masked(ctas: Option<u32>, instruction: &str) -> String {
 }
 
 /// Starts the copy of a box that counts at a barrier: destination, map, its place along each of so many axes, barrier,
-/// policy; to one CTA, or to all of the cluster.
-pub(crate) fn copy_box(axes: usize, policy: bool, ctas: Option<u32>) -> Asm {
+/// policy; to one CTA, or to all of the cluster. Of a pair of CTAs the barrier may be the other one's.
+pub(crate) fn copy_box(axes: usize, policy: bool, ctas: Option<u32>, pair: bool) -> Asm {
     let places: Vec<String> = (2..axes + 2).map(|i| format!("${i}")).collect();
     let (barrier, places) = (axes + 2, places.join(", "));
     let mut inputs = vec!["l", "l"];
@@ -49,8 +49,9 @@ pub(crate) fn copy_box(axes: usize, policy: bool, ctas: Option<u32>) -> Asm {
     }
     let (all, mask) = to_all(ctas);
     let name = "shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+    let group = if pair { ".cta_group::2" } else { "" };
     let copy = format!(
-        "cp.async.bulk.tensor.{axes}d.{name}{all}{hint} [$0], [$1, {{{places}}}], [${barrier}]{mask}{tail};"
+        "cp.async.bulk.tensor.{axes}d.{name}{all}{group}{hint} [$0], [$1, {{{places}}}], [${barrier}]{mask}{tail};"
     );
     Asm::effect(&masked(ctas, &copy), &inputs.join(","))
 }
@@ -170,6 +171,18 @@ pub(crate) fn announce(bytes: u32) -> Asm {
     Asm::effect(&format!("{name} _, [$0], {bytes};"), "l")
 }
 
+/// The first CTA of a cluster arrives, and announces bytes that copies of its CTAs will bring.
+pub(crate) fn announce_first(bytes: u32) -> Asm {
+    let name = "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64";
+    Asm::effect(
+        &format!(
+            "{{\n\t.reg .pred first;\n\t.reg .b32 rank;\n\tmov.u32 rank, %cluster_ctarank;\n\t\
+             setp.eq.u32 first, rank, 0;\n\t@first {name} _, [$0], {bytes};\n\t}}"
+        ),
+        "l",
+    )
+}
+
 /// Arrives in all `size` CTAs of the cluster after what the thread did before.
 pub(crate) fn arrive_everywhere(size: u32) -> Asm {
     let arrivals: Vec<String> = (0..size)
@@ -195,16 +208,28 @@ pub(crate) fn arrive_everywhere_once_a_warp(size: u32) -> Asm {
     )
 }
 
+/// An arrival, in the own CTA or in another one of the cluster.
+fn arrival(elsewhere: bool) -> &'static str {
+    if elsewhere {
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
+    } else {
+        "mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];"
+    }
+}
+
 /// Arrives after what the thread did before.
-pub(crate) fn arrive() -> Asm {
-    Asm::effect("mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "l")
+pub(crate) fn arrive(elsewhere: bool) -> Asm {
+    Asm::effect(arrival(elsewhere), "l")
 }
 
 /// The first lane of the warp arrives after what all lanes did before.
-pub(crate) fn arrive_once_a_warp() -> Asm {
+pub(crate) fn arrive_once_a_warp(elsewhere: bool) -> Asm {
+    let arrival = arrival(elsewhere);
     Asm::effect(
-        "{\n\t.reg .pred first;\n\tsetp.eq.s32 first, $1, 0;\n\tbar.warp.sync 0xffffffff;\n\t\
-         @first mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];\n\t}",
+        &format!(
+            "{{\n\t.reg .pred first;\n\tsetp.eq.s32 first, $1, 0;\n\tbar.warp.sync 0xffffffff;\n\t\
+             @first {arrival}\n\t}}"
+        ),
         "l,r",
     )
 }

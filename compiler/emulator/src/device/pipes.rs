@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kernel_abi::{DType, numeric};
 use kernel_dsl::source::Span;
 use kernel_ir::device::{Arg, DevicePipe, FragId, LocId, Piece, Place as Region, Vector};
-use kernel_ir::kernel::{BarrierId, RoleId};
+use kernel_ir::kernel::{BarrierId, Between, RoleId};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
@@ -84,8 +84,10 @@ impl<'k> Machine<'k> {
             DevicePipe::Announce { barrier, slot } => {
                 let (Post { pipes, .. }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
-                let bytes = self.kernel.barriers[*barrier].barrier.bytes;
-                pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
+                let bytes = self.kernel.barriers[*barrier].barrier.bytes_awaited();
+                if pipes.counts_in(self.member.rank(), place) == self.member.rank() {
+                    pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
+                }
                 seat.pass(span)
             }
             DevicePipe::Commit { barrier, slot, everywhere } => {
@@ -97,6 +99,10 @@ impl<'k> Machine<'k> {
                 let place = self.slot_of(*barrier, *slot, loc)?;
                 let role = &self.kernel.roles[role];
                 let arrivals = if role.elect { 1 } else { role.warps };
+                if self.kernel.barriers[*barrier].barrier.between == Between::Gathered {
+                    pipes.arrive_at_first(self.member, place, arrivals, &mut self.clock, span)?;
+                    return seat.pass(span);
+                }
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
                 if *everywhere {
                     pipes.arrive_at_others(self.member, place, arrivals, span)?;
@@ -202,9 +208,10 @@ impl<'k> Machine<'k> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         for cta in ctas {
             let is_own = cta == self.member.rank();
+            let counted = pipes.counts_in(cta, place);
+            let stamp = Arc::clone(self.member.shared(counted).rounds()).stamp(place, span);
             let mut shared = self.member.shared(cta);
-            let rounds = Arc::clone(shared.rounds());
-            let (known, stamp) = (rounds.given_back(place), rounds.stamp(place, span));
+            let known = Arc::clone(shared.rounds()).given_back(place);
             let by = self.by(0, span);
             let by = if is_own { by } else { By { clock: &known, ..by } };
             let mut begun = Vec::with_capacity(pieces.len());

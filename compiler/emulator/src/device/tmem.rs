@@ -17,9 +17,11 @@ use kernel_ir::ops::{Elements, wgmma};
 use super::Machine;
 use super::products::elements;
 use super::registers::Registers;
-use super::shared::Shared;
+use super::shared::{By, Shared};
+use crate::cluster::Member;
 use crate::error::{EmuError, ErrorKind};
-use crate::roles::Late;
+use crate::pipes::HasRounds;
+use crate::roles::{Clock, Late};
 use crate::tmem::{Factors, TensorMemory};
 
 /// Bytes that lie together whatever the swizzle.
@@ -30,6 +32,13 @@ struct Operand {
     pieces: Vec<i64>,
     /// What would have been read when the product started.
     seen: Vec<u8>,
+}
+
+/// What one thread of a CTA knows of a CTA.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    cta: usize,
+    clock: &'a Clock,
 }
 
 /// A copy of scales that is not committed yet.
@@ -48,7 +57,8 @@ enum Started {
 
 /// A product that is not committed yet.
 struct Product {
-    operands: [Operand; 2],
+    /// Of each CTA that shares it: its rank, and its part of the operands.
+    operands: Vec<(usize, [Operand; 2])>,
     columns: (i64, usize),
     rows: usize,
     types: [DType; 2],
@@ -61,6 +71,8 @@ struct Product {
 #[derive(Default)]
 pub(super) struct Flights {
     products: Vec<Started>,
+    /// Products that another CTA shares are among them.
+    pair: bool,
     /// All that the role has started, for those who write what they read.
     started: Vec<Arc<Late>>,
     /// They have waited since the last fence: what others did in tensor memory is not ordered yet.
@@ -73,10 +85,25 @@ impl<'k> Machine<'k> {
     pub(super) fn tensor(&mut self, op: &'k TensorOp, loc: LocId) -> Result<(), EmuError> {
         self.uniform_only("tensor memory", loc)?;
         match op {
-            TensorOp::Allocate { columns, .. } => {
-                self.member.own().tensor = TensorMemory::new(*columns as usize);
+            TensorOp::Allocate { pair: true, .. } if self.meetings == 0 => {
+                let message = "tensor memory is allocated before the CTAs of the pair have met";
+                return Err(EmuError::new(ErrorKind::ClusterRace, self.span(loc), message));
             }
-            TensorOp::Free { .. } => self.member.own().tensor = TensorMemory::default(),
+            TensorOp::Allocate { columns, .. } => {
+                self.member.own().tensor = TensorMemory::new(*columns as usize, self.meetings);
+            }
+            TensorOp::Free { pair, .. } => {
+                for cta in self.member.targets(*pair) {
+                    if cta != self.member.rank()
+                        && !self.member.shared(cta).tensor.may_go(self.meetings)
+                    {
+                        let message =
+                            "tensor memory is given back that the other CTA of the pair may use";
+                        return Err(EmuError::new(ErrorKind::ClusterRace, self.span(loc), message));
+                    }
+                }
+                self.member.own().tensor.free(self.meetings);
+            }
             TensorOp::Attach { .. } => {}
             TensorOp::FenceBefore => self.flights.loaded = false,
             TensorOp::FenceAfter => self.flights.waited = false,
@@ -146,6 +173,7 @@ impl<'k> Machine<'k> {
             for (row, first, count) in runs {
                 let (by, row) = (self.by(t, span), row as usize);
                 let tensor = &mut self.member.own().tensor;
+                tensor.touch(self.meetings);
                 let own = tensor.read(first, count, row..row + 1, by.clock, by.names, span);
                 for value in own.map_err(|e| e.thread(t))? {
                     values[place] = value;
@@ -188,28 +216,45 @@ impl<'k> Machine<'k> {
         self.fenced(self.flights.waited, "a product", loc)?;
         let span = self.span(loc);
         let [left, right] = product.types;
-        let operands = [
-            self.tensor_operand(&product.a, product.m, left, loc)?,
-            self.tensor_operand(&product.b, product.n, right, loc)?,
-        ];
+        let own = self.member.rank();
+        let across = self.member.own().rounds().other_of(&self.clock);
+        let ctas = self.member.targets(product.pair);
+        let shares = ctas.len().max(1) as u32;
+        let mut operands = Vec::new();
+        for cta in ctas {
+            let view = View { cta, clock: if cta == own { &self.clock } else { &across } };
+            let a = self.tensor_operand(&product.a, product.m / shares, left, view, loc)?;
+            let b = self.tensor_operand(&product.b, product.n / shares, right, view, loc)?;
+            operands.push((cta, [a, b]));
+        }
         let from_zero = match product.start {
             ProductStart::Sums => false,
             ProductStart::Zero => true,
             ProductStart::When((frag, element)) => self.code(frag, element, 0, loc)? == 0,
         };
         let columns = (self.column(product.column, 0, loc)?, product.n as usize);
-        let by = self.by(0, span);
-        let mut shared = self.member.own();
-        shared.tensor.begin(columns.0, columns.1, by.clock, by.names, span)?;
-        let late = Late::new(by.clock, span);
-        for piece in operands.iter().flat_map(|operand| &operand.pieces) {
-            shared.read_late(*piece, PIECE_BYTES, by, &late);
+        let late = Late::new(&self.clock, span);
+        for (cta, parts) in &operands {
+            let by = self.by(0, span);
+            let by = By { clock: if *cta == own { &self.clock } else { &across }, ..by };
+            let mut shared = self.member.shared(*cta);
+            if !shared.tensor.is_met(own == *cta, self.meetings) {
+                let message =
+                    "a product before the other CTA of the pair is known to have its tensor memory";
+                return Err(EmuError::new(ErrorKind::ClusterRace, span, message));
+            }
+            shared.tensor.begin(columns.0, columns.1, by.clock, by.names, span)?;
+            shared.tensor.touch(self.meetings);
+            for piece in parts.iter().flat_map(|operand| &operand.pieces) {
+                shared.read_late(*piece, PIECE_BYTES, by, &late);
+            }
         }
-        drop(shared);
         self.flights.started.push(late);
-        let elements = operands[0].seen.len() * 8 / left.bits() as usize;
+        self.flights.pair |= product.pair;
+        let bytes: usize = operands.iter().map(|(_, [a, _])| a.seen.len()).sum();
+        let elements = bytes * 8 / left.bits() as usize;
         self.flops += (2 * elements * columns.1) as u64;
-        let (rows, types) = (product.m as usize, product.types);
+        let (rows, types) = ((product.m / shares) as usize, product.types);
         let scales = product.scales;
         let product = Product { operands, columns, rows, types, from_zero, scales, span };
         self.flights.products.push(Started::Product(product));
@@ -217,15 +262,16 @@ impl<'k> Machine<'k> {
     }
 
     fn tensor_operand(
-        &mut self,
+        &self,
         matrix: &Matrix,
         rows: u32,
         dtype: DType,
+        view: View<'_>,
         loc: LocId,
     ) -> Result<Operand, EmuError> {
         let size = i64::from(stored(dtype).bits() / 8);
         let start = self.column(matrix.at, 0, loc)? * size;
-        let by = self.by(0, self.span(loc));
+        let by = By { clock: view.clock, ..self.by(0, self.span(loc)) };
         let mut operand = Operand { pieces: Vec::new(), seen: Vec::new() };
         for row in 0..i64::from(rows) {
             for piece in 0..i64::from(TensorAtom::DEPTH_BYTES) / PIECE_BYTES as i64 {
@@ -233,7 +279,8 @@ impl<'k> Machine<'k> {
                 let at = wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
                 let at = i64::from(matrix.base).saturating_add_unsigned(at);
                 let mut bytes = [0; PIECE_BYTES];
-                self.member.own().read_published(at, &mut bytes, by, "a product")?;
+                let mut shared = self.member.shared(view.cta);
+                shared.read_published(at, &mut bytes, by, "a product")?;
                 operand.pieces.push(at);
                 operand.seen.extend(bytes);
             }
@@ -253,16 +300,21 @@ impl<'k> Machine<'k> {
         let (place, span) = (self.slot_of(barrier, slot, loc)?, self.span(loc));
         let round = post.pipes.stamp(place, span);
         let products = std::mem::take(&mut self.flights.products);
-        self.member.own().tensor.commit(&self.clock, round);
+        let own = self.member.rank();
+        let across = Clock::of_observer(Vec::new());
+        for cta in self.member.targets(self.flights.pair) {
+            let clock = if cta == own { &self.clock } else { &across };
+            self.member.shared(cta).tensor.commit(clock, round);
+        }
         self.flights.started.iter().for_each(|late| late.commit(round));
-        let land = move |shared: &mut Shared| -> Result<(), EmuError> {
+        let complete = move |member: Member<'_, Shared>| -> Result<(), EmuError> {
             products.iter().try_for_each(|started| match started {
-                Started::Scales(scales) => scales.complete(shared),
-                Started::Product(product) => product.complete(shared),
+                Started::Scales(scales) => scales.complete(&mut member.shared(own)),
+                Started::Product(product) => product.complete(member),
             })
         };
         let by = (post.role.index(), &self.clock);
-        post.pipes.commit(self.member.rank(), (place, everywhere), by, span, Box::new(land));
+        post.pipes.commit(own, (place, everywhere), by, span, Box::new(complete));
         seat.pass(span)
     }
 }
@@ -287,23 +339,33 @@ impl Scales {
 }
 
 impl Product {
-    fn complete(&self, shared: &mut Shared) -> Result<(), EmuError> {
-        for operand in &self.operands {
-            operand.is_still(shared, PIECE_BYTES, self.span)?;
-        }
-        let [a, b] = [0, 1].map(|side| elements(self.types[side], &self.operands[side].seen));
-        let [mut a, mut b] = [wgmma::factors(&a), wgmma::factors(&b)];
-        let depth = a.len() / self.rows;
-        if let Some(TensorScales { columns: [of_a, of_b], byte }) = self.scales {
-            let groups = depth / SCALE_GROUP as usize;
-            for (factors, column) in [(&mut a, of_a), (&mut b, of_b)] {
-                let rows = factors.len() / depth;
-                let codes = shared.tensor.scales(column, byte, rows, groups, self.span)?;
-                let scales = wgmma::factors(&elements(DType::Ue8m0, &codes));
-                wgmma::scale(factors, &scales, SCALE_GROUP as usize);
+    /// Every CTA gets its rows of the left operand times all of the right one.
+    fn complete(&self, member: Member<'_, Shared>) -> Result<(), EmuError> {
+        for (cta, parts) in &self.operands {
+            let shared = member.shared(*cta);
+            for operand in parts {
+                operand.is_still(&shared, PIECE_BYTES, self.span)?;
             }
         }
-        let factors = Factors { a, b, depth, step: depth, from_zero: self.from_zero };
-        shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)
+        let [left, right] = self.types;
+        let of = |dtype, operand: &Operand| wgmma::factors(&elements(dtype, &operand.seen));
+        let right: Vec<f64> = self.operands.iter().flat_map(|(_, [_, b])| of(right, b)).collect();
+        for (cta, [a, _]) in &self.operands {
+            let mut shared = member.shared(*cta);
+            let (mut a, mut b) = (of(left, a), right.clone());
+            let depth = a.len() / self.rows;
+            if let Some(TensorScales { columns: [of_a, of_b], byte }) = self.scales {
+                let groups = depth / SCALE_GROUP as usize;
+                for (factors, column) in [(&mut a, of_a), (&mut b, of_b)] {
+                    let rows = factors.len() / depth;
+                    let codes = shared.tensor.scales(column, byte, rows, groups, self.span)?;
+                    let scales = wgmma::factors(&elements(DType::Ue8m0, &codes));
+                    wgmma::scale(factors, &scales, SCALE_GROUP as usize);
+                }
+            }
+            let factors = Factors { a, b, depth, step: depth, from_zero: self.from_zero };
+            shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)?;
+        }
+        Ok(())
     }
 }

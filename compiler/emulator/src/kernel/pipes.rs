@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kernel_dsl::source::Span;
-use kernel_ir::kernel::{BarrierId, CopyWay, PipeOp, RoleId, Storage, TileAccess, ValueId};
+use kernel_ir::kernel::{
+    BarrierId, Between, CopyWay, PipeOp, RoleId, Storage, TileAccess, ValueId,
+};
 use kernel_ir::ops::Elements;
 
 use super::Machine;
@@ -55,7 +57,11 @@ impl<'k> Machine<'k> {
                 let bytes = self.kernel.barriers[*full].bytes;
                 if bytes > 0 {
                     let place = Place { barrier: *full, ..place };
-                    pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
+                    let declared = &self.kernel.barriers[*full];
+                    if pipes.counts_in(self.member.rank(), place) == self.member.rank() {
+                        let bytes = declared.bytes_awaited();
+                        pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
+                    }
                     seat.pass(span)?;
                 }
                 Ok(())
@@ -78,6 +84,10 @@ impl<'k> Machine<'k> {
                 let (place, _) = self.slot_and_round(*barrier, *at, span)?;
                 let role = &self.kernel.roles[role];
                 let arrivals = if role.elect { 1 } else { role.warps };
+                if self.kernel.barriers[*barrier].between == Between::Gathered {
+                    pipes.arrive_at_first(self.member, place, arrivals, &mut self.clock, span)?;
+                    return seat.pass(span);
+                }
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
                 if *everywhere {
                     pipes.arrive_at_others(self.member, place, arrivals, span)?;
@@ -131,14 +141,17 @@ impl<'k> Machine<'k> {
         let Post { pipes, .. } = self.post().0;
         let bytes = elements.len() as u64 * u64::from(elements.dtype().bits()) / 8;
         for cta in ctas {
+            let counted = pipes.counts_in(cta, place);
+            let counted = Arc::clone(self.member.shared(counted).rounds());
             let begun = match cta == self.member.rank() {
                 true => {
-                    let stamp = pipes.stamp(place, dest.span);
+                    let stamp = counted.stamp(place, dest.span);
                     self.begin_bulk(dest, to, (cta, &self.clock, stamp))?
                 }
                 false => {
                     let rounds = Arc::clone(self.member.shared(cta).rounds());
-                    let (known, stamp) = (rounds.given_back(place), rounds.stamp(place, dest.span));
+                    let (known, stamp) =
+                        (rounds.given_back(place), counted.stamp(place, dest.span));
                     self.begin_bulk(dest, to, (cta, &known, stamp))?
                 }
             };

@@ -73,7 +73,7 @@ impl SharedTiles {
         };
         let tiles = kernel.smem.iter().map(|t| (0..t.slots).map(|_| slot(t)).collect()).collect();
         let columns = usize::try_from(SmemPlan::of(kernel).allocated()).unwrap_or(0);
-        let tensor = TensorMemory::new(columns);
+        let tensor = TensorMemory::new(columns, 0);
         let come = kernel.barriers.iter().map(|_| 0).collect();
         let published = vec![0; kernel.roles.len() + 1];
         let rounds = Rounds::new(kernel.barriers.iter().cloned(), kernel.roles.len());
@@ -143,6 +143,11 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// The same slot of another CTA.
+    pub(super) fn of(self, cta: usize) -> Target {
+        Target { cta, ..self }
+    }
+
     /// Elements of the slot, of the own CTA.
     pub(super) fn places(self, places: Vec<usize>) -> Places {
         Places { tile: self.tile, slot: self.slot, places }
@@ -192,9 +197,21 @@ impl Machine<'_> {
         tile: &Tile,
         out: &mut Elements,
     ) -> Result<usize, EmuError> {
+        self.load_slot_by(target, access, tile, out, &self.clock)
+    }
+
+    /// The same for one who knows so much of the slot's CTA.
+    pub(super) fn load_slot_by(
+        &self,
+        target: Target,
+        access: &TileAccess,
+        tile: &Tile,
+        out: &mut Elements,
+        clock: &Clock,
+    ) -> Result<usize, EmuError> {
         let (declared, member) = (&self.kernel.smem[target.tile], self.member);
         let (by, mut shared) = (member.seen(self.meetings, access.span), member.shared(target.cta));
-        let (clock, names) = (&self.clock, self.names());
+        let names = self.names();
         let slot = &mut shared.tiles[target.tile][target.slot];
         let mut present = 0;
         tile.runs(|start, count, at| {

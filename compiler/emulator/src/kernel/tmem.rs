@@ -17,8 +17,10 @@ use std::sync::Arc;
 
 use super::Machine;
 use super::smem::{Places, SharedTiles};
+use crate::cluster::Member;
 use crate::error::{EmuError, ErrorKind};
-use crate::roles::Late;
+use crate::pipes::HasRounds;
+use crate::roles::{Clock, Late};
 use crate::tmem::Factors;
 
 /// A matrix in shared memory.
@@ -32,7 +34,8 @@ struct Operand {
 
 /// A product that is not committed yet.
 struct Product {
-    operands: [Operand; 2],
+    /// Of each CTA that shares it: its rank, and its part of the operands.
+    operands: Vec<(usize, [Operand; 2])>,
     scales: Option<[Operand; 2]>,
     /// First column of the sums, and how many.
     columns: (i64, usize),
@@ -48,6 +51,8 @@ pub(super) struct Flights<'k> {
     /// All that the role has started, for those who write what they read.
     started: Vec<Arc<Late>>,
     loads: Vec<(VarId, u32, &'k TileAccess)>,
+    /// Products that another CTA shares are among them.
+    pair: bool,
 }
 
 impl<'k> Machine<'k> {
@@ -113,10 +118,19 @@ impl<'k> Machine<'k> {
     }
 
     fn begin_tensor(&mut self, mma: &'k TensorMma, span: Span) -> Result<(), EmuError> {
-        let operands = [self.tensor_operand(&mma.a)?, self.tensor_operand(&mma.b)?];
+        let own = self.member.rank();
+        let across = self.member.own().rounds().other_of(&self.clock);
+        let ctas = self.member.targets(mma.atom.pair);
+        let mut operands = Vec::new();
+        for cta in ctas.clone() {
+            let by = (cta, if cta == own { &self.clock } else { &across });
+            operands
+                .push((cta, [self.tensor_operand(&mma.a, by)?, self.tensor_operand(&mma.b, by)?]));
+        }
+        let by = (own, &self.clock);
         let scales = match &mma.scales {
             None => None,
-            Some([a, b]) => Some([self.tensor_operand(a)?, self.tensor_operand(b)?]),
+            Some([a, b]) => Some([self.tensor_operand(a, by)?, self.tensor_operand(b, by)?]),
         };
         let from_zero = match mma.start {
             Start::Sums => false,
@@ -124,30 +138,41 @@ impl<'k> Machine<'k> {
             Start::When(cond) => self.code(cond) == 0,
         };
         let columns = self.columns(&mma.acc)?;
-        let (names, clock) = (self.names(), &self.clock);
-        let mut shared = self.member.own();
-        shared.tensor.begin(columns.0, columns.1, clock, names, span)?;
-        let late = Late::new(clock, span);
-        for operand in operands.iter().chain(scales.iter().flatten()) {
-            shared.read_late(&operand.places, clock, operand.span, &late);
+        let names = self.names();
+        let late = Late::new(&self.clock, span);
+        for (cta, parts) in &operands {
+            let clock = if *cta == own { &self.clock } else { &across };
+            let mut shared = self.member.shared(*cta);
+            shared.tensor.begin(columns.0, columns.1, clock, names, span)?;
+            let scales = scales.iter().flatten().filter(|_| *cta == own);
+            for operand in parts.iter().chain(scales) {
+                shared.read_late(&operand.places, clock, operand.span, &late);
+            }
         }
-        drop(shared);
         self.flights.started.push(late);
-        self.count_flops(DType::F32, 2 * operands[0].seen.len() * columns.1);
+        self.flights.pair |= mma.atom.pair;
+        let elements: usize = operands.iter().map(|(_, [a, _])| a.seen.len()).sum();
+        self.count_flops(DType::F32, 2 * elements * columns.1);
         let atom = mma.atom;
         let product = Product { operands, scales, columns, atom, from_zero, span };
         self.flights.products.push(product);
         Ok(())
     }
 
-    fn tensor_operand(&mut self, access: &'k TileAccess) -> Result<Operand, EmuError> {
+    /// An operand in shared memory of a CTA, for one who knows so much of it.
+    fn tensor_operand(
+        &self,
+        access: &'k TileAccess,
+        (cta, clock): (usize, &Clock),
+    ) -> Result<Operand, EmuError> {
         let tile = self.resolve(access, "read by a product")?;
         let Some(target) = self.slot_of(access.storage, access.span)? else {
             unreachable!("operands of a product lie in shared memory")
         };
+        let target = target.of(cta);
         let len = tile.shape().iter().map(|&e| e as usize).product();
         let mut seen = Elements::splat(self.kernel.dtype_of(access.storage), 0, len);
-        self.load_slot(target, access, &tile, &mut seen)?;
+        self.load_slot_by(target, access, &tile, &mut seen, clock)?;
         let mut places = vec![0; len];
         tile.runs(|start, count, at| {
             (0..count).for_each(|i| places[at + i] = start as usize + i);
@@ -169,13 +194,18 @@ impl<'k> Machine<'k> {
         let (post, seat) = self.post();
         let round = post.pipes.stamp(place, span);
         let products = std::mem::take(&mut self.flights.products);
-        self.member.own().tensor.commit(&self.clock, round);
+        let own = self.member.rank();
+        let across = Clock::of_observer(Vec::new());
+        for cta in self.member.targets(self.flights.pair) {
+            let clock = if cta == own { &self.clock } else { &across };
+            self.member.shared(cta).tensor.commit(clock, round);
+        }
         self.flights.started.iter().for_each(|late| late.commit(round));
-        let land = move |shared: &mut SharedTiles| -> Result<(), EmuError> {
-            products.iter().try_for_each(|product| product.complete(shared))
+        let complete = move |member: Member<'_, SharedTiles>| -> Result<(), EmuError> {
+            products.iter().try_for_each(|product| product.complete(member))
         };
         let by = (post.role.index(), &self.clock);
-        post.pipes.commit(self.member.rank(), (place, everywhere), by, span, Box::new(land));
+        post.pipes.commit(own, (place, everywhere), by, span, Box::new(complete));
         seat.pass(span)
     }
 }
@@ -190,25 +220,38 @@ fn unpacked(seen: &Elements, dtype: DType) -> Cow<'_, Elements> {
 }
 
 impl Product {
-    fn complete(&self, shared: &mut SharedTiles) -> Result<(), EmuError> {
-        let all = self.operands.iter().chain(self.scales.iter().flatten());
-        for Operand { places, seen, name, span } in all {
-            if shared.read_places(places, seen.dtype()) != *seen {
-                let message = format!("`{name}` is written while a product may still read it");
-                return Err(EmuError::new(ErrorKind::SharedRace, *span, message)
-                    .other(self.span, "the product"));
+    /// Every CTA gets its rows of the left operand times all of the right one.
+    fn complete(&self, member: Member<'_, SharedTiles>) -> Result<(), EmuError> {
+        for (cta, parts) in &self.operands {
+            let shared = member.shared(*cta);
+            for Operand { places, seen, name, span } in
+                parts.iter().chain(self.scales.iter().flatten())
+            {
+                if shared.read_places(places, seen.dtype()) != *seen {
+                    let message = format!("`{name}` is written while a product may still read it");
+                    return Err(EmuError::new(ErrorKind::SharedRace, *span, message)
+                        .other(self.span, "the product"));
+                }
             }
         }
-        let [mut a, mut b] = [0, 1].map(|side| {
-            let seen = &self.operands[side].seen;
-            wgmma::factors(&unpacked(seen, self.atom.types[side]))
-        });
-        if let Some([of_a, of_b]) = &self.scales {
-            wgmma::scale(&mut a, &wgmma::factors(&of_a.seen), SCALE_GROUP as usize);
+        let [left, right] = self.atom.types;
+        let factors = |operand: &Operand, dtype| wgmma::factors(&unpacked(&operand.seen, dtype));
+        let mut b: Vec<f64> =
+            self.operands.iter().flat_map(|(_, [_, b])| factors(b, right)).collect();
+        if let Some([_, of_b]) = &self.scales {
             wgmma::scale(&mut b, &wgmma::factors(&of_b.seen), SCALE_GROUP as usize);
         }
-        let (depth, step) = (a.len() / self.atom.m as usize, self.atom.depth() as usize);
-        let factors = Factors { a, b, depth, step, from_zero: self.from_zero };
-        shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)
+        for (cta, [a, _]) in &self.operands {
+            let mut a = factors(a, left);
+            if let Some([of_a, _]) = &self.scales {
+                wgmma::scale(&mut a, &wgmma::factors(&of_a.seen), SCALE_GROUP as usize);
+            }
+            let (rows, step) = (self.atom.own_rows() as usize, self.atom.depth() as usize);
+            let depth = a.len() / rows;
+            let factors = Factors { a, b: b.clone(), depth, step, from_zero: self.from_zero };
+            let tensor = &mut member.shared(*cta).tensor;
+            tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)?;
+        }
+        Ok(())
     }
 }

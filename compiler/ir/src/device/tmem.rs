@@ -14,6 +14,8 @@ pub enum TensorOp {
         columns: u32,
         /// First byte of the address.
         word: u32,
+        /// Both CTAs of a pair do, together.
+        pair: bool,
     },
     /// Each thread takes the address, after a barrier behind the allocation.
     Attach {
@@ -24,6 +26,8 @@ pub enum TensorOp {
     Free {
         /// How many.
         columns: u32,
+        /// Both CTAs of a pair do, together.
+        pair: bool,
     },
     /// What the thread did in tensor memory comes ahead of what other threads do there after they have met it.
     FenceBefore,
@@ -88,10 +92,12 @@ impl TensorOp {
 pub struct TensorProduct {
     /// First column of the sums.
     pub column: Address,
-    /// Rows of the sums: 64 or 128.
+    /// Rows of the sums: 64 or 128, of a pair 256.
     pub m: u32,
     /// Columns of the sums.
     pub n: u32,
+    /// A pair of CTAs shares it: each has half of the rows of sums and of the operands, at the same places.
+    pub pair: bool,
     /// Types of both operands.
     pub types: [DType; 2],
     /// Left operand: `m` rows.

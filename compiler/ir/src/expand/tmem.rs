@@ -17,7 +17,7 @@ use crate::distribution::Digit;
 use crate::infer::tile_axes;
 use crate::kernel::{
     AxisIndex, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Start, Stmt, StmtKind, TENSOR_WARPS, Tensor,
-    TensorAtom, TensorMma, TileAccess, VarId, scale_columns,
+    TensorAtom, TensorMma, TileAccess, VarId, first_of_pair, scale_columns,
 };
 use crate::ops::BinaryOp;
 use crate::smem_plan::slot_columns;
@@ -72,25 +72,44 @@ impl Part {
 }
 
 impl Expander<'_> {
-    /// Allocates tensor memory before anything touches it.
+    /// Allocates tensor memory before anything touches it. A pair of CTAs does so together: both are there before, and
+    /// both have theirs after.
     pub(super) fn allocate_tensor(&mut self) {
         let Some((columns, word)) = self.tensor_room() else { return };
+        let pair = self.is_of_pair();
         self.b.loc = self.b.place(self.kernel.span, OpRole::Compute);
-        self.b.emit(DeviceOp::Tensor(TensorOp::Allocate { columns, word }));
+        if pair {
+            self.cluster_barrier();
+        }
+        self.b.emit(DeviceOp::Tensor(TensorOp::Allocate { columns, word, pair }));
         self.b.emit(DeviceOp::Tensor(TensorOp::FenceBefore));
-        self.barrier();
+        self.meet_all(pair);
         self.b.emit(DeviceOp::Tensor(TensorOp::FenceAfter));
         self.b.emit(DeviceOp::Tensor(TensorOp::Attach { word }));
     }
 
-    /// Gives it back when all threads are done with it.
+    /// Gives it back when all threads are done with it, those of the other CTA of a pair too.
     pub(super) fn free_tensor(&mut self) {
         let Some((columns, _)) = self.tensor_room() else { return };
+        let pair = self.is_of_pair();
         self.b.loc = self.b.place(self.kernel.span, OpRole::Compute);
         self.b.emit(DeviceOp::Tensor(TensorOp::FenceBefore));
-        self.barrier();
+        self.meet_all(pair);
         self.b.emit(DeviceOp::Tensor(TensorOp::FenceAfter));
-        self.b.emit(DeviceOp::Tensor(TensorOp::Free { columns }));
+        self.b.emit(DeviceOp::Tensor(TensorOp::Free { columns, pair }));
+    }
+
+    /// Products of the kernel are those of a pair of CTAs.
+    pub(super) fn is_of_pair(&self) -> bool {
+        first_of_pair(&self.kernel.body).is_some()
+    }
+
+    fn meet_all(&mut self, pair: bool) {
+        if pair {
+            self.cluster_barrier();
+        } else {
+            self.barrier();
+        }
     }
 
     fn tensor_room(&self) -> Option<(u32, u32)> {
@@ -212,7 +231,7 @@ impl Expander<'_> {
         let span = self.b.locs[self.b.loc].span;
         let columns = tile_axes(&mma.acc).last().map_or(0, |axis| axis.len);
         let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
-        let TensorAtom { m, n, types, scaled: _ } = mma.atom;
+        let TensorAtom { m, n, types, scaled: _, pair } = mma.atom;
         let (blocks, steps) = (columns / n, depth / mma.atom.stored_depth());
         let count = blocks.saturating_mul(steps);
         if count > MAX_INSTRUCTIONS {
@@ -243,6 +262,7 @@ impl Expander<'_> {
                     column,
                     m,
                     n,
+                    pair,
                     types,
                     a: along(left),
                     b: along(right),

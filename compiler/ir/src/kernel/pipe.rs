@@ -12,6 +12,18 @@ use super::{
     Warpgroup,
 };
 
+/// How the two CTAs of a pair, which share products, meet at a barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Between {
+    /// Each for itself.
+    #[default]
+    Apart,
+    /// What comes from both counts in the first CTA, and its roles alone wait.
+    Gathered,
+    /// The first CTA alone arrives, in both.
+    Spread,
+}
+
 /// A barrier in shared memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Barrier {
@@ -21,7 +33,7 @@ pub struct Barrier {
     pub slots: u32,
     /// Arrivals that a round takes.
     pub arrivals: u32,
-    /// Bytes of copies that a round takes besides.
+    /// Bytes of copies that a round takes besides, of each CTA that brings some.
     pub bytes: u32,
     /// Roles that arrive.
     pub from: Vec<RoleId>,
@@ -32,6 +44,8 @@ pub struct Barrier {
     /// A barrier of a pipeline whose slots copies fill in all CTAs of the cluster: who is done with a slot arrives in
     /// all of them.
     pub everywhere: bool,
+    /// How a pair of CTAs meets at it.
+    pub between: Between,
     /// The other barrier of its pipeline.
     pub partner: Option<BarrierId>,
     /// Where it is declared.
@@ -43,6 +57,14 @@ impl Barrier {
     /// A barrier that counts bytes outside of a pipeline: it has one round, whose bytes are announced where it is made.
     pub fn is_prepaid(&self) -> bool {
         self.bytes > 0 && self.partner.is_none()
+    }
+
+    /// Bytes that a round takes where it is waited for.
+    pub fn bytes_awaited(&self) -> u32 {
+        match self.between {
+            Between::Gathered => self.bytes.saturating_mul(2),
+            Between::Apart | Between::Spread => self.bytes,
+        }
     }
 }
 
@@ -84,7 +106,7 @@ pub enum PipeOp {
         everywhere: bool,
     },
     /// `copy.bulk`, `copy.tma`: one thread starts a copy from a buffer to shared memory whose bytes count at the
-    /// barrier.
+    /// barrier; at that of the first CTA where it is [gathered](Between::Gathered).
     Copy {
         /// Where from, a buffer.
         source: TileAccess,

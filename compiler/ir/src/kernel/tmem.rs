@@ -6,8 +6,9 @@
 //! Products of one thread follow each other in order. A `load` from tensor memory runs on its own too, until `settle`.
 
 use kernel_abi::DType;
+use kernel_dsl::source::Span;
 
-use super::{Start, TileAccess, ValueId, VarId};
+use super::{Start, Stmt, StmtKind, TileAccess, ValueId, VarId};
 
 /// What a role does with tensor memory.
 #[derive(Debug, Clone)]
@@ -90,7 +91,7 @@ impl Tensor {
 /// `atom NAME = tcgen05(m = 128, n = …, k = 16, a = …, b = …, d = f32);`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorAtom {
-    /// Rows of the sums: 64 or 128.
+    /// Rows of the sums: 64 or 128; of a pair of CTAs 256.
     pub m: u32,
     /// Columns of the sums: a multiple of 16, or of 8 with 64 rows; at most 256.
     pub n: u32,
@@ -98,6 +99,9 @@ pub struct TensorAtom {
     pub types: [DType; 2],
     /// Operands come with block scales.
     pub scaled: bool,
+    /// `cta_group = 2`: two CTAs share the instruction, which the first one starts. Each has half of the rows of the sums
+    /// and of the left operand, and half of the rows of the right one.
+    pub pair: bool,
 }
 
 impl TensorAtom {
@@ -105,6 +109,8 @@ impl TensorAtom {
     pub const ROWS: u32 = 128;
     /// Rows of an atom that uses half of them: 16 of those that a warp reaches.
     pub const HALF: u32 = 64;
+    /// Rows of an atom of a pair of CTAs.
+    pub const PAIR: u32 = 256;
     /// Most columns.
     pub const MAX_COLUMNS: u32 = 256;
     /// Bytes of each row of an operand that one instruction reads.
@@ -130,9 +136,28 @@ impl TensorAtom {
         self.depth() / self.stored_depth()
     }
 
+    /// CTAs that share it.
+    pub fn ctas(self) -> u32 {
+        if self.pair { 2 } else { 1 }
+    }
+
+    /// Rows of the sums in each CTA.
+    pub fn own_rows(self) -> u32 {
+        self.m / self.ctas()
+    }
+
+    /// Rows of the right operand in each CTA.
+    pub fn own_columns(self) -> u32 {
+        self.n / self.ctas()
+    }
+
     /// Columns come in multiples of this many.
     pub fn column_step(rows: u32) -> u32 {
-        if rows == Self::HALF { 8 } else { 16 }
+        match rows {
+            Self::HALF => 8,
+            Self::PAIR => 32,
+            _ => 16,
+        }
     }
 }
 
@@ -169,3 +194,11 @@ pub const TENSOR_COLUMNS: u32 = 512;
 
 /// Warps that reach all 128 rows of tensor memory: each reaches 32.
 pub const TENSOR_WARPS: u32 = 4;
+
+/// The first product that a pair of CTAs shares, if there is one.
+pub fn first_of_pair(stmts: &[Stmt]) -> Option<Span> {
+    stmts.iter().find_map(|stmt| match &stmt.kind {
+        StmtKind::Tensor(Tensor::Mma(mma)) if mma.atom.pair => Some(stmt.span),
+        kind => kind.bodies().into_iter().find_map(first_of_pair),
+    })
+}

@@ -8,7 +8,7 @@ use crate::device::{
     TensorScales, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
-use crate::kernel::{BarrierId, Extent, MapAxis, MapId, TensorMap, WgmmaAtom};
+use crate::kernel::{Barrier, BarrierId, Between, Extent, MapAxis, MapId, TensorMap, WgmmaAtom};
 
 /// Tables up to this length are printed in full.
 const SHOWN_TABLE: usize = 16;
@@ -279,14 +279,17 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             format!("wait {} for rounds {frag}[{i}]", at(*barrier, *slot))
         }
         DevicePipe::Announce { barrier, slot } => {
-            let bytes = device.barriers[*barrier].barrier.bytes;
-            format!("announce {bytes} bytes at {}", at(*barrier, *slot))
+            let declared = &device.barriers[*barrier].barrier;
+            let by = if is_gathered(declared) { ", by the first CTA" } else { "" };
+            format!("announce {} bytes at {}{by}", declared.bytes_awaited(), at(*barrier, *slot))
         }
         DevicePipe::Commit { barrier, slot, everywhere } => {
             format!("commit to {}{}", at(*barrier, *slot), all_ctas(*everywhere))
         }
         DevicePipe::Arrive { barrier, slot, everywhere } => {
-            format!("arrive at {}{}", at(*barrier, *slot), all_ctas(*everywhere))
+            let first = is_gathered(&device.barriers[*barrier].barrier);
+            let whose = if first { " of the first CTA" } else { all_ctas(*everywhere) };
+            format!("arrive at {}{whose}", at(*barrier, *slot))
         }
         DevicePipe::Prefetch { map, at: starts, evict: policy } => {
             let starts: Vec<String> =
@@ -305,6 +308,8 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
         } => {
             let (from, to) = (corner(*map, starts), box_in(device, *map, dest, *offset));
             let (policy, all) = (evict(*policy), all_ctas(*everywhere));
+            let first = is_gathered(&device.barriers[*barrier].barrier);
+            let all = if first { " of the first CTA" } else { all };
             format!("copy.tma {from} -> {to} into {}{all}{policy}{order}", at(*barrier, *slot))
         }
         DevicePipe::BoxOut { map, at: starts, source, offset, evict: policy } => {
@@ -329,6 +334,10 @@ fn pipe(device: &DeviceKernel, pipe: &DevicePipe, order: &str) -> String {
             format!("{}{}{order}", runs(device, source, dest, pieces), evict(*policy))
         }
     }
+}
+
+fn is_gathered(barrier: &Barrier) -> bool {
+    barrier.between == Between::Gathered
 }
 
 fn all_ctas(everywhere: bool) -> &'static str {
@@ -367,11 +376,14 @@ fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
         None => at.constant.to_string(),
     };
     match op {
-        TensorOp::Allocate { columns, word } => {
-            format!("allocate {columns} columns of tensor memory, address to shared+{word}")
+        TensorOp::Allocate { columns, word, pair } => {
+            let pair = of_pair(*pair);
+            format!("allocate {columns} columns of tensor memory{pair}, address to shared+{word}")
         }
         TensorOp::Attach { word } => format!("take the address from shared+{word}"),
-        TensorOp::Free { columns } => format!("free {columns} columns of tensor memory"),
+        TensorOp::Free { columns, pair } => {
+            format!("free {columns} columns of tensor memory{}", of_pair(*pair))
+        }
         TensorOp::CopyScales { column: to, base, at, rows } => {
             format!("tensor[{to} …] = scales of {rows} rows from shared+{base}[{}]", column(at))
         }
@@ -385,13 +397,18 @@ fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
                 let TensorScales { columns: [of_a, of_b], byte } = scales;
                 format!(" scaled by tensor[{of_a}], tensor[{of_b}] byte {byte}")
             });
-            format!("tensor[{at}] += tcgen05.m{m}n{n}.{types} {a}, {b}{scales}{start}")
+            let pair = if product.pair { ".pair" } else { "" };
+            format!("tensor[{at}] += tcgen05{pair}.m{m}n{n}.{types} {a}, {b}{scales}{start}")
         }
         TensorOp::Load { dst, rows, column: at } => {
             let Frag { dtype, len } = device.frags[*dst];
             format!("{dst}: {dtype} x {len} = tensor[{}] of {rows} rows", column(at))
         }
     }
+}
+
+fn of_pair(pair: bool) -> &'static str {
+    if pair { " of a pair" } else { "" }
 }
 
 fn matrix(matrix: &Matrix) -> String {

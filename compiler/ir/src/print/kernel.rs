@@ -6,9 +6,9 @@ use kernel_abi::DType;
 
 use super::{cache, evict, extent, launch, line, literal, param, shape};
 use crate::kernel::{
-    Await, AxisIndex, Kernel, LeftOperand, Op, Outgoing, PipeOp, PrefetchRange, Signal, Spread,
-    SpreadAxis, Start, Stmt, StmtKind, Storage, Tensor, TensorAtom, TileAccess, ValueId, ViewAxis,
-    Warpgroup, Word,
+    Await, AxisIndex, Between, Kernel, LeftOperand, Op, Outgoing, PipeOp, PrefetchRange, Signal,
+    Spread, SpreadAxis, Start, Stmt, StmtKind, Storage, Tensor, TensorAtom, TileAccess, ValueId,
+    ViewAxis, Warpgroup, Word,
 };
 
 pub(super) fn print(text: &mut String, kernel: &Kernel) {
@@ -228,10 +228,11 @@ fn tensor(kernel: &Kernel, op: &Tensor) -> String {
                     [format!("{a} scaled by {of_a}"), format!("{b} scaled by {of_b}")]
                 }
             };
-            let TensorAtom { m, n, types: both, scaled: _ } = mma.atom;
+            let TensorAtom { m, n, types: both, scaled: _, pair } = mma.atom;
+            let pair = if pair { ".pair" } else { "" };
             let (depth, types) = (mma.atom.depth(), types(both));
             let acc = place(kernel, &mma.acc);
-            format!("tcgen05.m{m}n{n}k{depth}.{types} {a}, {b} -> {acc}{start}")
+            format!("tcgen05{pair}.m{m}n{n}k{depth}.{types} {a}, {b} -> {acc}{start}")
         }
         Tensor::Load { var, slot, access } => {
             format!("load {} -> {}", place(kernel, access), slot_name(kernel, *var, *slot))
@@ -261,7 +262,9 @@ fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
             line!(text, depth, "commit {name}{}@{at}", all_ctas(*everywhere));
         }
         PipeOp::Release { everywhere, .. } => {
-            line!(text, depth, "release {name}{}@{at}", all_ctas(*everywhere));
+            let first = kernel.barriers[barrier].between == Between::Gathered;
+            let whose = if first { "@cta(0)" } else { all_ctas(*everywhere) };
+            line!(text, depth, "release {name}{whose}@{at}");
         }
         PipeOp::Send { value, dest, .. } => {
             let to = place(kernel, dest);
@@ -271,6 +274,8 @@ fn pipe(text: &mut String, kernel: &Kernel, op: &PipeOp, depth: usize) {
             let (from, to) = (place(kernel, source), place(kernel, dest));
             let way = way.name();
             let (all, policy) = (all_ctas(*everywhere), evict(*policy));
+            let first = kernel.barriers[barrier].between == Between::Gathered;
+            let all = if first { "@cta(0)" } else { all };
             line!(text, depth, "{way} {from} -> {to} into {name}{all}@{at}{policy}");
         }
     }

@@ -18,7 +18,8 @@ use super::operands::Operand;
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Memory};
 use crate::kernel::{
-    Barrier, BarrierId, CopyWay, Evict, PipeOp, RoleId, StmtKind, Storage, TileAccess, ValueId,
+    Barrier, BarrierId, Between, CopyWay, Evict, PipeOp, RoleId, StmtKind, Storage, TileAccess,
+    ValueId,
 };
 
 /// The most bytes that a round of a barrier can count.
@@ -26,7 +27,7 @@ const MAX_BYTES: u64 = (1 << 20) - 1;
 
 /// What a name means at which roles meet.
 #[derive(Debug, Clone, Copy)]
-enum Meeting {
+pub(super) enum Meeting {
     Pipeline { full: BarrierId, empty: BarrierId },
     Barrier(BarrierId),
 }
@@ -45,27 +46,33 @@ pub(super) struct Pipes<'a> {
     meetings: BTreeMap<&'a str, Meeting>,
     ends: Vec<Ends<'a>>,
     /// Barriers that a role commits its products to.
-    commits: Vec<(BarrierId, RoleId, Span)>,
+    pub(super) commits: Vec<(BarrierId, RoleId, Span)>,
     /// Barriers that a role releases.
     releases: Vec<(BarrierId, RoleId, Span)>,
     /// Of those of pipelines: barriers at which a role arrives, in all CTAs of the cluster or in its own.
-    reaches: Vec<(BarrierId, bool, Span)>,
+    pub(super) reaches: Vec<(BarrierId, bool, Span)>,
     /// Barriers of slots that copies fill in all CTAs of the cluster.
-    casts: Vec<(BarrierId, Span)>,
+    pub(super) casts: Vec<(BarrierId, Span)>,
+    /// Barriers at which copies count, at that of the first CTA of a pair or at the own one.
+    pub(super) counts: Vec<(BarrierId, bool, Span)>,
+    /// Barriers at which a role arrives in the first CTA of a pair.
+    pub(super) gathers: Vec<(BarrierId, Span)>,
+    /// Roles with products of a pair of CTAs.
+    pub(super) paired: Vec<(RoleId, Span)>,
     /// A place in all CTAs of the cluster may be named, and is.
     pub(super) for_all: Option<bool>,
 }
 
 /// Which CTA a barrier is named in.
 #[derive(Debug, Clone, Copy)]
-enum Whose<'a> {
+pub(super) enum Whose<'a> {
     Own,
     One(&'a Expr),
     All(Span),
 }
 
 /// The finding for what names all CTAs of a cluster in a wrong way.
-fn cast(what: &str, at: Span) -> Diagnostic {
+pub(super) fn cast(what: &str, at: Span) -> Diagnostic {
     Diagnostic::error(Code::E0157, what).label(at, "`@cta(*)` means every CTA of the cluster")
 }
 
@@ -170,6 +177,7 @@ impl<'a> Lower<'a> {
             to: Vec::new(),
             of_cluster,
             everywhere: false,
+            between: Between::Apart,
             partner: None,
             span: at.span,
         });
@@ -225,6 +233,7 @@ impl<'a> Lower<'a> {
                     .help("a role arrives in one way: by `commit` where products read the slot"),
             );
         }
+        self.connect_pair();
         self.connect_ctas();
         for Ends { barrier, from, to } in std::mem::take(&mut self.pipes.ends) {
             let mut numbers = [Vec::new(), Vec::new()];
@@ -255,7 +264,8 @@ impl<'a> Lower<'a> {
             };
             let arrivals: u32 = from.iter().map(arriving).sum();
             let declared = &mut self.kernel.barriers[barrier];
-            let ctas = if declared.everywhere { self.kernel.launch.cluster_size() } else { 1 };
+            let all = declared.everywhere || declared.between == Between::Gathered;
+            let ctas = if all { self.kernel.launch.cluster_size() } else { 1 };
             // The thread that announces bytes arrives with them.
             declared.arrivals = if declared.bytes > 0 { 1 } else { arrivals.saturating_mul(ctas) };
             if declared.bytes > 0 && from.len() > 1 {
@@ -283,6 +293,10 @@ impl<'a> Lower<'a> {
                 );
                 return;
             }
+            if let (true, Some(wrong)) = (everywhere, self.not_for_all(barrier, span)) {
+                self.error(wrong);
+                return;
+            }
             if everywhere {
                 self.kernel.barriers[barrier].everywhere = true;
             }
@@ -302,6 +316,18 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// What is wrong with a barrier at which a role arrives in all CTAs of the cluster, each for itself.
+    fn not_for_all(&self, barrier: BarrierId, at: Span) -> Option<Diagnostic> {
+        if self.kernel.barriers[barrier].partner.is_none() {
+            return Some(cast("a barrier of all CTAs that is no pipeline's", at));
+        }
+        (!self.is_empty_side(barrier)).then(|| {
+            cast("a slot that is handed to consumers of all CTAs", at).help(
+                "copies with `@cta(*)` fill slots of all CTAs; stores fill those of their own",
+            )
+        })
+    }
+
     /// `ld@t`, `ld.full@t`, `done`: what it means, which part of it, and the index.
     fn meeting(&mut self, e: &'a Expr) -> Outcome<(Meeting, Option<&'a str>, ValueId)> {
         let (meeting, part, at, cta) = self.meeting_of(e)?;
@@ -314,7 +340,7 @@ impl<'a> Lower<'a> {
     }
 
     /// The same with the CTA that is named.
-    fn meeting_of(
+    pub(super) fn meeting_of(
         &mut self,
         e: &'a Expr,
     ) -> Outcome<(Meeting, Option<&'a str>, ValueId, Whose<'a>)> {
@@ -372,13 +398,10 @@ impl<'a> Lower<'a> {
             Whose::One(_) => return self.full_or_empty(e).map(|(b, p, at)| (b, p, at, false)),
         };
         let (barrier, partner) = self.side(meeting, part, e.span)?;
-        if everywhere && partner.is_none() {
-            return Err(self.error(cast("a barrier of all CTAs that is no pipeline's", e.span)));
-        }
         Ok((barrier, partner, at, everywhere))
     }
 
-    fn side(
+    pub(super) fn side(
         &mut self,
         meeting: Meeting,
         part: Option<&str>,
@@ -400,7 +423,7 @@ impl<'a> Lower<'a> {
     }
 
     /// All CTAs of the cluster are named: there is one.
-    fn in_cluster(&mut self, at: Span) -> Outcome<()> {
+    pub(super) fn in_cluster(&mut self, at: Span) -> Outcome<()> {
         if self.kernel.launch.cluster_size() > 1 {
             return Ok(());
         }
@@ -482,13 +505,17 @@ impl<'a> Lower<'a> {
     }
 
     /// True for `p.empty`: of the two it is declared last.
-    fn is_empty_side(&self, barrier: BarrierId) -> bool {
+    pub(super) fn is_empty_side(&self, barrier: BarrierId) -> bool {
         self.kernel.barriers[barrier].partner.is_some_and(|partner| partner < barrier)
     }
 
     /// `release b@t;`
     pub(super) fn release(&mut self, e: &'a Expr, span: Span) -> Outcome<()> {
-        let (barrier, _, at, everywhere) = self.full_or_empty_of(e)?;
+        let first = self.arrives_at_first(e, span)?;
+        let (barrier, _, at, everywhere) = match first {
+            Some((barrier, at)) => (barrier, None, at, false),
+            None => self.full_or_empty_of(e)?,
+        };
         self.takes_part(barrier, true, span)?;
         if self.kernel.barriers[barrier].bytes > 0 {
             return Err(self.error(
@@ -497,10 +524,15 @@ impl<'a> Lower<'a> {
                     .help("remove it, or leave `bytes(…)` out and fill the slot by stores"),
             ));
         }
+        if let (true, Some(wrong)) = (everywhere, self.not_for_all(barrier, e.span)) {
+            return Err(self.error(wrong));
+        }
         if let Some(role) = self.role {
             self.pipes.releases.push((barrier, role, span));
         }
-        self.reaches(barrier, everywhere, span)?;
+        if first.is_none() {
+            self.pipes.reaches.push((barrier, everywhere, span));
+        }
         self.emit(StmtKind::Pipe(PipeOp::Release { barrier, at, everywhere }), span)
     }
 
@@ -517,21 +549,8 @@ impl<'a> Lower<'a> {
         if let Some(role) = self.role {
             self.pipes.commits.push((barrier, role, span));
         }
-        self.reaches(barrier, everywhere, span)?;
-        self.emit(StmtKind::Pipe(PipeOp::Commit { barrier, at, everywhere }), span)
-    }
-
-    /// Notes an arrival at a side of a pipeline, in the own CTA or in all.
-    fn reaches(&mut self, barrier: BarrierId, everywhere: bool, span: Span) -> Outcome<()> {
-        if everywhere && !self.is_empty_side(barrier) {
-            return Err(self.error(
-                cast("a slot that is handed to consumers of all CTAs", span).help(
-                    "copies with `@cta(*)` fill slots of all CTAs; stores fill those of their own",
-                ),
-            ));
-        }
         self.pipes.reaches.push((barrier, everywhere, span));
-        Ok(())
+        self.emit(StmtKind::Pipe(PipeOp::Commit { barrier, at, everywhere }), span)
     }
 
     /// `copy.bulk x[…] -> s@t into p.full@t;`
@@ -586,7 +605,12 @@ impl<'a> Lower<'a> {
         way: CopyWay,
         span: Span,
     ) -> Outcome<()> {
-        let (barrier, _, at, everywhere) = self.full_or_empty_of(into)?;
+        let first = self.counts_at_first(into, way)?;
+        let (barrier, _, at, everywhere) = match first {
+            Some((barrier, at)) => (barrier, None, at, false),
+            None => self.full_or_empty_of(into)?,
+        };
+        self.pipes.counts.push((barrier, first.is_some(), span));
         if everywhere != for_all {
             return Err(self.error(
                 cast("bytes that count at other CTAs than they go to", into.span)

@@ -13,7 +13,7 @@ use super::operands::describe;
 use super::report::Outcome;
 use super::scope::{AnyAtom, Buffer, Entity, Frag, Memory};
 use super::smem::initial_value;
-use super::warpgroup::entries;
+use super::warpgroup::{Entries, entries};
 use crate::kernel::{
     AxisIndex, Extent, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Smem, SmemSwizzle, Space, StmtKind,
     Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess, ViewAxis,
@@ -92,10 +92,19 @@ impl<'a> Lower<'a> {
 
     /// `atom NAME = tcgen05(m = 128, n = N, k = 16, a = bf16, b = bf16, d = f32);`
     pub(super) fn tensor_atom(&mut self, atom: &'a Atom) -> Outcome<()> {
-        let ([m, n, k, a, b, d], scale) =
+        let Entries { form: [m, n, k, a, b, d], scale, group } =
             entries(&atom.value).map_err(|wrong| self.error(wrong))?;
         self.has_tensor_memory(atom.value.span, "`tcgen05`")?;
+        let pair = match group {
+            Some(group) => self.is_of_pair(group)?,
+            None => false,
+        };
         let rows = match self.const_int(m, "`m`")? {
+            128 if pair => return Err(self.not_built(m.span, "128 rows of a pair of CTAs")),
+            _ if pair => {
+                self.exactly(m, TensorAtom::PAIR, "`m`")?;
+                TensorAtom::PAIR
+            }
             64 => TensorAtom::HALF,
             _ => {
                 self.exactly(m, TensorAtom::ROWS, "`m`")?;
@@ -113,12 +122,15 @@ impl<'a> Lower<'a> {
         }
         let types = match scale {
             None => self.types_of_product([a, b, d], "`tcgen05`")?,
+            Some(scale) if pair => {
+                return Err(self.not_built(scale.span, "block scales of a pair of CTAs"));
+            }
             Some(scale) => {
                 self.exactly(m, TensorAtom::ROWS, "`m`")?;
                 self.scaled_types([a, b, d], scale)?
             }
         };
-        let named = TensorAtom { m: rows, n: columns, types, scaled: scale.is_some() };
+        let named = TensorAtom { m: rows, n: columns, types, scaled: scale.is_some(), pair };
         self.exactly(k, named.depth(), "`k`")?;
         self.frame.define(&atom.name, Entity::Atom(AnyAtom::Tensor(named)));
         Ok(())
@@ -148,8 +160,11 @@ impl<'a> Lower<'a> {
         let &[rows, columns] = acc.shape.as_slice() else {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         };
-        if rows != atom.m || !columns.is_multiple_of(atom.n) || columns == 0 {
+        if rows != atom.own_rows() || !columns.is_multiple_of(atom.n) || columns == 0 {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
+        }
+        if atom.pair && columns != atom.n {
+            return Err(self.not_built(mma.acc.span, "several atoms of a pair of CTAs"));
         }
         if !self.is_all_rows(&acc) {
             return Err(self.not_built(mma.acc.span, "sums in some rows of tensor memory"));
@@ -157,7 +172,7 @@ impl<'a> Lower<'a> {
         let depth = a_slice.shape.last().copied().unwrap_or(0);
         let stored = atom.stored();
         for (slice, side, wanted, dtype) in
-            [(&a_slice, left, rows, stored[0]), (&b_slice, right, columns, stored[1])]
+            [(&a_slice, left, rows, stored[0]), (&b_slice, right, columns / atom.ctas(), stored[1])]
         {
             let found = (slice.dtype, slice.shape.as_slice());
             self.fits_product(found, side, [wanted, depth], dtype, declared)?;
@@ -178,6 +193,9 @@ impl<'a> Lower<'a> {
             (_, _) => None,
         };
         let start = self.start(mma.add.as_ref())?;
+        if atom.pair {
+            self.of_pair(span)?;
+        }
         let Some(acc) = acc.access else { return Ok(()) };
         let product = TensorMma { acc, a, b, atom, start, scales };
         self.emit(StmtKind::Tensor(Tensor::Mma(Box::new(product))), span)
@@ -399,7 +417,7 @@ fn not_rows(found: &str, at: Span) -> Diagnostic {
 
 fn not_sums(found: &Slice, atom: TensorAtom, at: Span, declared: Span) -> Diagnostic {
     let found = describe(found.dtype, &found.shape);
-    let (m, n) = (atom.m, atom.n);
+    let (m, n) = (atom.own_rows(), atom.n);
     Diagnostic::error(Code::E0204, format!("sums of {found}"))
         .label(at, format!("whole atoms of {m} by {n}, of f32, in tensor memory"))
         .secondary(declared, "declared here")

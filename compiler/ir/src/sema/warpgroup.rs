@@ -17,15 +17,24 @@ use crate::kernel::{
 };
 use crate::target::Target;
 
-/// The words of an atom, in the order of its form; the last may be missing.
-pub(super) const WORDS: [&str; 7] = ["m", "n", "k", "a", "b", "d", "scale"];
+/// The words of an atom, in the order of its form; the last two may be missing.
+pub(super) const WORDS: [&str; 8] = ["m", "n", "k", "a", "b", "d", "scale", "cta_group"];
 
 /// How an atom is written.
 const FORM: &str = "wgmma(m = 64, n = 16, k = 16, a = bf16, b = bf16, d = f32)";
 
-/// The entries of an atom's value in the order of [`WORDS`]: those that it has, and the type of its scales; or what is
-/// wrong with it.
-pub(super) fn entries(value: &Expr) -> Result<([&Expr; 6], Option<&Expr>), Diagnostic> {
+/// The entries of an atom's value.
+pub(super) struct Entries<'a> {
+    /// Those that it has, in the order of [`WORDS`].
+    pub(super) form: [&'a Expr; 6],
+    /// The type of its scales.
+    pub(super) scale: Option<&'a Expr>,
+    /// The CTAs that share it.
+    pub(super) group: Option<&'a Expr>,
+}
+
+/// The entries of an atom's value, or what is wrong with it.
+pub(super) fn entries(value: &Expr) -> Result<Entries<'_>, Diagnostic> {
     let wrong = |span: Span, reason: String| {
         Diagnostic::error(Code::E0206, "an atom that is not complete")
             .label(span, reason)
@@ -34,7 +43,7 @@ pub(super) fn entries(value: &Expr) -> Result<([&Expr; 6], Option<&Expr>), Diagn
     let ExprKind::Call(call) = &value.kind else {
         return Err(wrong(value.span, "the form of an atom goes here".to_owned()));
     };
-    let mut found: [Option<&Expr>; 7] = [None; 7];
+    let mut found: [Option<&Expr>; 8] = [None; 8];
     for arg in &call.args {
         let name = arg.name.as_ref().map(|name| name.text.as_str());
         let place = WORDS.iter().position(|word| Some(*word) == name);
@@ -48,8 +57,8 @@ pub(super) fn entries(value: &Expr) -> Result<([&Expr; 6], Option<&Expr>), Diagn
         }
     }
     match found {
-        [Some(m), Some(n), Some(k), Some(a), Some(b), Some(d), scale] => {
-            Ok(([m, n, k, a, b, d], scale))
+        [Some(m), Some(n), Some(k), Some(a), Some(b), Some(d), scale, group] => {
+            Ok(Entries { form: [m, n, k, a, b, d], scale, group })
         }
         _ => {
             let missing = WORDS.iter().zip(&found).find(|(_, entry)| entry.is_none());
@@ -80,7 +89,7 @@ impl<'a> Lower<'a> {
         if is_tcgen05(&atom.value) {
             return self.tensor_atom(atom);
         }
-        let ([m, n, k, a, b, d], scale) =
+        let Entries { form: [m, n, k, a, b, d], scale, group } =
             entries(&atom.value).map_err(|wrong| self.error(wrong))?;
         match self.target {
             Target::Sm90a => {}
@@ -102,6 +111,14 @@ impl<'a> Lower<'a> {
                         "`wgmma` knows no scales; `tcgen05` of sm_100a and sm_103a does",
                     )
                     .help("multiply the scales into the weights, or into the sums of each group"),
+            ));
+        }
+        if let Some(group) = group {
+            let target = self.target;
+            return Err(self.error(
+                Diagnostic::error(Code::E0502, format!("{target} has no products of several CTAs"))
+                    .label(group.span, "`tcgen05` of sm_100a and sm_103a does")
+                    .help("remove it"),
             ));
         }
         self.exactly(m, WgmmaAtom::ROWS, "`m`")?;

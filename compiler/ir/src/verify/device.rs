@@ -461,7 +461,7 @@ impl Structure<'_> {
             column.constant >= 0 && (column.offset.is_some() || end <= TENSOR_COLUMNS.into())
         };
         let fits = match op {
-            TensorOp::Allocate { columns, .. } | TensorOp::Free { columns } => {
+            TensorOp::Allocate { columns, .. } | TensorOp::Free { columns, .. } => {
                 columns.is_power_of_two() && (32..=TENSOR_COLUMNS).contains(columns)
             }
             TensorOp::Attach { word } => word.is_multiple_of(4),
@@ -487,7 +487,14 @@ impl Structure<'_> {
             TensorOp::Product(product) => {
                 let most = TensorAtom::MAX_COLUMNS;
                 let step = TensorAtom::column_step(product.m);
-                let is_atom = matches!(product.m, TensorAtom::ROWS | TensorAtom::HALF)
+                let is_pair = product.pair
+                    && product.scales.is_none()
+                    && product.m == TensorAtom::PAIR
+                    && self.kernel.launch.cluster_size() == 2;
+                let is_alone =
+                    !product.pair && matches!(product.m, TensorAtom::ROWS | TensorAtom::HALF);
+                let ctas = if product.pair { 2 } else { 1 };
+                let is_atom = (is_pair || is_alone)
                     && (multiplies(product.types) || product.scales.is_some())
                     && product.n.is_multiple_of(step)
                     && (step..=most).contains(&product.n);
@@ -502,8 +509,8 @@ impl Structure<'_> {
                 };
                 is_atom
                     && inside(product.column, product.n)
-                    && lies(&product.a, product.m, product.types[0])
-                    && lies(&product.b, product.n, product.types[1])
+                    && lies(&product.a, product.m / ctas, product.types[0])
+                    && lies(&product.b, product.n / ctas, product.types[1])
             }
             TensorOp::FenceBefore | TensorOp::FenceAfter => true,
         };

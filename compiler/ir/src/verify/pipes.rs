@@ -10,6 +10,7 @@
 mod cast;
 mod exact;
 mod inbox;
+mod pair;
 mod rounds;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Form, Knowledge, Symbol};
 use crate::kernel::{
-    Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, StmtKind, TileAccess, ValueId,
+    Barrier, BarrierId, Between, Kernel, PipeOp, RoleId, Stmt, StmtKind, TileAccess, ValueId,
 };
 use exact::Exact;
 pub(super) use inbox::inboxes;
@@ -209,7 +210,7 @@ impl<'a> Walk<'a> {
     fn pipe(&mut self, op: &PipeOp, span: Span) {
         let pipeline = self.pipeline(op.place().0);
         let named = &self.kernel.barriers[pipeline];
-        if named.is_prepaid() || named.everywhere {
+        if named.is_prepaid() || named.everywhere || named.between != Between::Apart {
             return;
         }
         if let Some(choice) = self.is_conditional {
@@ -357,7 +358,8 @@ impl<'a> Walk<'a> {
     /// Every role of a barrier handles as many indices as the others.
     fn compare(&mut self) {
         for (id, barrier) in self.kernel.barriers.iter_enumerated() {
-            if self.pipeline(id) != id || barrier.is_prepaid() || barrier.everywhere {
+            let is_elsewhere = barrier.everywhere || barrier.between != Between::Apart;
+            if self.pipeline(id) != id || barrier.is_prepaid() || is_elsewhere {
                 continue;
             }
             self.runs_ahead(id, barrier);

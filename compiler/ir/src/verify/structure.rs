@@ -237,8 +237,10 @@ impl Walk<'_> {
                 {
                     ([rows, columns], [m, k], [n, depth]) => {
                         k == depth
-                            && (m, n) == (rows, columns)
-                            && *m == mma.atom.m
+                            && m == rows
+                            && *n == columns / mma.atom.ctas()
+                            && *m == mma.atom.own_rows()
+                            && (!mma.atom.pair || *columns == mma.atom.n)
                             && mma.acc.storage.tile().is_some_and(|(tile, _)| {
                                 self.kernel.smem[tile].shape.first() == Some(rows)
                             })

@@ -11,7 +11,8 @@ use super::{Checker, Known, Use};
 use crate::sema::mistakes::{
     copy_dest, not_assignable, printf_mistake, smem_assigned, trace_mistake,
 };
-use crate::sema::{not_built, smem, tensor, warpgroup};
+use crate::sema::warpgroup::{Entries, entries, not_an_atom};
+use crate::sema::{not_built, smem, tensor};
 
 impl<'a> Checker<'a, '_> {
     pub(super) fn block(&mut self, block: &'a Block) {
@@ -347,9 +348,9 @@ impl<'a> Checker<'a, '_> {
 
     /// `atom NAME = wgmma(m = 64, …);`
     pub(super) fn atom(&mut self, atom: &'a Atom) {
-        match warpgroup::entries(&atom.value) {
-            Ok(([m, n, k, a, b, d], scale)) => {
-                [m, n, k].into_iter().for_each(|e| self.value(e));
+        match entries(&atom.value) {
+            Ok(Entries { form: [m, n, k, a, b, d], scale, group }) => {
+                [m, n, k].into_iter().chain(group).for_each(|e| self.value(e));
                 for e in [a, b, d].into_iter().chain(scale) {
                     match &e.kind {
                         ExprKind::Ref(reference) => match reference.path.single() {
@@ -420,7 +421,7 @@ impl<'a> Checker<'a, '_> {
                 | Known::Pack,
                 defined,
             )) => {
-                self.report.error(warpgroup::not_an_atom(&name.text, name.span, defined));
+                self.report.error(not_an_atom(&name.text, name.span, defined));
             }
             None => self.unknown(&name.text, name.span, &[]),
         }

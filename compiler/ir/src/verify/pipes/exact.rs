@@ -13,8 +13,9 @@ use kernel_dsl::source::Span;
 use super::TITLE;
 use super::cast;
 use super::inbox;
+use super::pair;
 use super::rounds::{Act, Event, Events, Rounds, pipeline};
-use crate::kernel::{BarrierId, Kernel, RoleId};
+use crate::kernel::{BarrierId, Between, Kernel, RoleId};
 
 /// What is known of barriers whose indices are all constants.
 #[derive(Debug, Default)]
@@ -30,6 +31,10 @@ impl Exact {
         // What a CTA does may depend on its rank in the cluster.
         let ranks = kernel.launch.cluster_size();
         let all: Vec<Rounds<'_>> = (0..ranks).map(|rank| Rounds::of(kernel, rank)).collect();
+        if let Some(found) = pair::check(kernel, &all) {
+            let decided = kernel.barriers.ids().collect();
+            return Exact { decided, findings: vec![found] };
+        }
         let named = kernel.barriers.ids().filter(|id| pipeline(kernel, *id) == *id);
         let is_known = |id: &BarrierId| !all.iter().any(|rounds| rounds.unknown.contains(id));
         let (inboxes, others): (Vec<_>, Vec<_>) =
@@ -41,7 +46,7 @@ impl Exact {
                 let mut counts = Vec::with_capacity(all.len());
                 for (rank, rounds) in (0..).zip(&all) {
                     let others = cast::from_others(kernel, barrier, rank, &all);
-                    match (Judge { kernel, barrier, rounds, rank, others }).check() {
+                    match (Judge { kernel, barrier, all: &all, rounds, rank, others }).check() {
                         Ok(count) => counts.push(count),
                         Err(found) => return Some(found),
                     }
@@ -99,6 +104,8 @@ struct Progress {
 struct Judge<'a> {
     kernel: &'a Kernel,
     barrier: BarrierId,
+    /// By rank.
+    all: &'a [Rounds<'a>],
     rounds: &'a Rounds<'a>,
     /// In the cluster.
     rank: i64,
@@ -115,7 +122,14 @@ impl Judge<'_> {
         let mut first: Option<(i64, usize, Option<Span>)> = None;
         for (role, arrives) in ends {
             let of_role = |events: &&Events| events.role == role;
-            let Some(events) = self.rounds.roles.iter().find(of_role) else { continue };
+            // Of a pair of CTAs one end is in the first.
+            let is_first = match barrier.between {
+                Between::Apart => false,
+                Between::Gathered => !arrives,
+                Between::Spread => arrives,
+            };
+            let rounds = self.all.first().filter(|_| is_first).unwrap_or(self.rounds);
+            let Some(events) = rounds.roles.iter().find(of_role) else { continue };
             let count = self.role(events, arrives)?;
             let own = events.events.iter().find(|event| event.barrier == self.barrier);
             let own = own.map(|event| event.span);
@@ -386,7 +400,7 @@ fn may_go(kernel: &Kernel, come: &Come, rank: i64, event: &Event) -> bool {
         }
         Act::Wait if declared.bytes > 0 => {
             let landed = come.bytes.get(&(rank, event.barrier, event.index));
-            landed.is_some_and(|n| *n >= u64::from(declared.bytes))
+            landed.is_some_and(|n| *n >= u64::from(declared.bytes_awaited()))
         }
         Act::Wait => {
             let found = come.arrivals.get(&(rank, event.barrier, event.index));
@@ -403,6 +417,9 @@ fn go(kernel: &Kernel, come: &mut Come, rank: i64, role: RoleId, event: &Event) 
     };
     match event.act {
         Act::Open | Act::Wait => {}
+        Act::Fill { bytes, .. } if kernel.barriers[event.barrier].between == Between::Gathered => {
+            land(0, bytes);
+        }
         Act::Fill { bytes, to } => {
             all().filter(|cta| to.reaches(*cta)).for_each(|cta| land(cta, bytes));
         }
@@ -410,7 +427,8 @@ fn go(kernel: &Kernel, come: &mut Come, rank: i64, role: RoleId, event: &Event) 
         Act::Release { barrier, everywhere } => {
             let role = &kernel.roles[role];
             let arrivals = if role.elect { 1 } else { role.warps };
-            for cta in ctas(everywhere) {
+            let gathered = kernel.barriers[barrier].between == Between::Gathered;
+            for cta in if gathered { 0..1 } else { ctas(everywhere) } {
                 *come.arrivals.entry((cta, barrier, event.index)).or_insert(0) += arrivals;
             }
         }

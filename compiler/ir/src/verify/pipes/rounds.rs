@@ -11,8 +11,8 @@ use kernel_abi::DType;
 use kernel_dsl::source::Span;
 
 use crate::kernel::{
-    AxisIndex, BarrierId, ClusterAxis, Kernel, Literal, Op, PipeOp, RoleId, Stmt, StmtKind,
-    TileAccess, ValueId, each_pipe_op,
+    AxisIndex, BarrierId, Between, ClusterAxis, Kernel, Literal, Op, PipeOp, RoleId, SmemId, Stmt,
+    StmtKind, Tensor, TensorMma, TileAccess, ValueId, each_pipe_op, first_of_pair,
 };
 use crate::ops::{BinaryOp, UnaryOp, eval};
 
@@ -85,7 +85,17 @@ pub(super) struct Sent<'k> {
 /// First position and number of positions along each axis of a view.
 pub(super) type Sides = Vec<(i64, i64)>;
 
-/// A copy into a pipeline whose slots are filled in all CTAs of the cluster.
+/// A product of a pair of CTAs.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// What its role has done at barriers before.
+    pub(super) after: usize,
+    /// Tiles that it reads, with the slots.
+    pub(super) reads: Vec<(SmemId, i64)>,
+    pub(super) span: Span,
+}
+
+/// A copy into a pipeline whose slots are filled in all CTAs of the cluster, or count at the first of a pair.
 #[derive(Debug)]
 pub(super) struct Cast<'k> {
     /// The barrier by which the pipeline is known.
@@ -104,6 +114,10 @@ pub(super) struct Rounds<'k> {
     pub(super) roles: Vec<Events>,
     pub(super) sent: Vec<Sent<'k>>,
     pub(super) cast: Vec<Cast<'k>>,
+    /// Products of a pair of CTAs that the CTA starts.
+    pub(super) products: Vec<Shared>,
+    /// One of which it is not known whether it does, or what it reads.
+    pub(super) unsure: Option<Span>,
     /// Barriers of which it is not known.
     pub(super) unknown: BTreeSet<BarrierId>,
 }
@@ -127,6 +141,7 @@ impl<'k> Rounds<'k> {
         run.block(&kernel.body);
         if run.steps == 0 {
             run.found.unknown.extend(kernel.barriers.ids());
+            run.found.unsure = first_of_pair(&kernel.body);
         }
         run.found
     }
@@ -173,7 +188,7 @@ impl<'a> Run<'a> {
             }
             StmtKind::For { tickets: Some(_), body, .. } => self.give_up(body),
             StmtKind::For { var, start, end, step, tickets: None, body } => {
-                if !is_at_barrier(body) {
+                if !is_of_roles(body) {
                     return;
                 }
                 let (Some(start), Some(end)) = (self.int(*start), self.int(*end)) else {
@@ -191,7 +206,7 @@ impl<'a> Run<'a> {
                 }
             }
             StmtKind::If { cond, then_body, else_body } => {
-                if !is_at_barrier(then_body) && !is_at_barrier(else_body) {
+                if !is_of_roles(then_body) && !is_of_roles(else_body) {
                     return;
                 }
                 match self.values.get(cond) {
@@ -203,6 +218,7 @@ impl<'a> Run<'a> {
                     }
                 }
             }
+            StmtKind::Tensor(Tensor::Mma(mma)) if mma.atom.pair => self.product(mma, stmt.span),
             StmtKind::SetVar { .. }
             | StmtKind::Store { .. }
             | StmtKind::Prefetch { .. }
@@ -229,7 +245,23 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn product(&mut self, mma: &TensorMma, span: Span) {
+        let slot_of = |access: &TileAccess| {
+            let (tile, slot) = access.storage.tile()?;
+            Some((tile, slot.map_or(Some(0), |slot| self.int(slot))?.into()))
+        };
+        let reads: Option<Vec<(SmemId, i64)>> = mma.reads().map(slot_of).collect();
+        match (self.role, reads) {
+            (Some(_), Some(reads)) => {
+                let after = self.found.roles.last().map_or(0, |role| role.events.len());
+                self.found.products.push(Shared { after, reads, span });
+            }
+            (_, _) => self.found.unsure = Some(span),
+        }
+    }
+
     fn give_up(&mut self, stmts: &[Stmt]) {
+        self.found.unsure = self.found.unsure.or_else(|| first_of_pair(stmts));
         each_pipe_op(stmts, &mut |op, _| {
             self.found.unknown.insert(pipeline(self.kernel, op.place().0));
         });
@@ -251,7 +283,8 @@ impl<'a> Run<'a> {
             }
             PipeOp::Copy { dest, everywhere, .. } => {
                 let to = if *everywhere { To::All } else { To::One(self.rank.into()) };
-                let is_cast = self.kernel.barriers[barrier].everywhere;
+                let declared = &self.kernel.barriers[barrier];
+                let is_cast = declared.everywhere || declared.between == Between::Gathered;
                 if is_cast && !self.cast(barrier, index, to, dest, span) {
                     return;
                 }
@@ -402,8 +435,9 @@ impl<'a> Run<'a> {
     }
 }
 
-fn is_at_barrier(stmts: &[Stmt]) -> bool {
-    let mut found = false;
+/// Whether statements do something at barriers, or start products of a pair of CTAs.
+fn is_of_roles(stmts: &[Stmt]) -> bool {
+    let mut found = first_of_pair(stmts).is_some();
     each_pipe_op(stmts, &mut |_, _| found = true);
     found
 }
