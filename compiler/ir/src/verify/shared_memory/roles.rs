@@ -198,7 +198,10 @@ impl Walk<'_> {
                 let held = held.filter(|hold| hold.pipeline == pipeline && !copied);
                 let held: Vec<Form> = held.map(|hold| hold.index.clone()).collect();
                 self.state.hand_over(pipeline, &held);
-                self.region.holds.push(Hold::new(pipeline, index));
+                // Where copies fill the slot, the consumer waits for their bytes and for nothing that threads do.
+                if !copied {
+                    self.region.holds.push(Hold::new(pipeline, index));
+                }
             }
             PipeOp::Release { .. } | PipeOp::Commit { .. } if partner.is_some() => {
                 let commits = matches!(op, PipeOp::Commit { .. });
