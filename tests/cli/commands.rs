@@ -1,6 +1,6 @@
 //! check, fmt, layout, emit, explain, doctor, audit, completions, version.
 
-use kernel_tests::process::{Scratch, kernelc, kernelc_with_input};
+use kernel_tests::process::{Scratch, kernelc, kernelc_with_input, root};
 
 fn scratch(name: &str) -> Scratch {
     Scratch::new(env!("CARGO_TARGET_TMPDIR"), &format!("cli-{name}"))
@@ -216,12 +216,14 @@ fn explain_knows_codes_and_kernels() {
         let answer = kernelc(["explain", code]).expect_code(2);
         assert!(answer.stderr.contains(home), "{}", answer.stderr);
     }
-    let answer = kernelc(["explain", "E0107"]).expect_code(0);
-    assert!(
-        answer.stdout.contains("fails:") && answer.stdout.contains("write:"),
-        "{}",
-        answer.stdout
-    );
+    for code in ["E0107", "e0107", "P0105"] {
+        let page = format!("docs/codes/{}.md", code.to_uppercase());
+        let page = std::fs::read_to_string(root().join(page)).unwrap();
+        assert_eq!(kernelc(["explain", code]).expect_code(0).stdout, page);
+        let json = kernelc(["explain", "--format", "json", code]).json_lines();
+        assert_eq!(json[0]["page"], page);
+    }
+    kernelc(["explain", "P0999"]).expect_code(2);
     let answer = kernelc(["explain", "E9999"]).expect_code(2);
     assert!(answer.stderr.contains("E9999"), "{}", answer.stderr);
     let gemv =

@@ -46,7 +46,7 @@ fn rule(code: Code) -> Value {
     json!({
         "id": code.name(),
         "shortDescription": { "text": code.title() },
-        "help": { "text": code.explanation() },
+        "help": { "text": code.page(), "markdown": code.page() },
     })
 }
 

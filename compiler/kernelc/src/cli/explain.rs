@@ -1,6 +1,7 @@
 //! `kernelc explain`: a diagnostic code, or what the compiler decided for a kernel.
 
 use clap::Args;
+use kernel_abi::plan::PlanCode;
 use kernel_dsl::diag::Code;
 use kernel_ir::{explain, pipeline};
 
@@ -22,23 +23,44 @@ pub struct ExplainArgs {
 
 /// Explains.
 pub fn run(cli: &Cli, args: &ExplainArgs) -> Answer {
-    match args.what.parse::<Code>() {
-        Ok(code) => explain_code(cli.format, code),
-        Err(_) => explain_kernel(cli, args).unwrap_or_else(|refusal| *refusal),
+    match page(&args.what) {
+        Some((code, title, page)) => explain_code(cli.format, code, title, page),
+        None => explain_kernel(cli, args).unwrap_or_else(|refusal| *refusal),
     }
 }
 
-fn explain_code(format: Format, code: Code) -> Answer {
+/// Code, title and page.
+fn page(what: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    if let Ok(code) = what.parse::<Code>() {
+        return Some((code.name(), code.title(), code.page()));
+    }
+    let code =
+        PlanCode::ALL.into_iter().find(|code| code.name().eq_ignore_ascii_case(what.trim()))?;
+    Some((code.name(), code.title(), plan_page(code)))
+}
+
+/// The page of a code of plans.
+fn plan_page(code: PlanCode) -> &'static str {
+    match code {
+        PlanCode::Structure => include_str!("../../../../docs/codes/P0101.md"),
+        PlanCode::Argument => include_str!("../../../../docs/codes/P0102.md"),
+        PlanCode::StaticWritten => include_str!("../../../../docs/codes/P0103.md"),
+        PlanCode::ReadBeforeWrite => include_str!("../../../../docs/codes/P0104.md"),
+        PlanCode::Race => include_str!("../../../../docs/codes/P0105.md"),
+        PlanCode::Contract => include_str!("../../../../docs/codes/P0106.md"),
+        PlanCode::Settled => include_str!("../../../../docs/codes/P0107.md"),
+        PlanCode::Collective => include_str!("../../../../docs/codes/P0108.md"),
+        PlanCode::Stored => include_str!("../../../../docs/codes/P0109.md"),
+    }
+}
+
+fn explain_code(format: Format, code: &str, title: &str, page: &str) -> Answer {
     match format {
         Format::Json => Answer::ok(format!(
             "{}\n",
-            serde_json::json!({
-                "code": code.name(), "title": code.title(), "explanation": code.explanation()
-            })
+            serde_json::json!({ "code": code, "title": title, "page": page })
         )),
-        Format::Text | Format::Sarif => {
-            Answer::ok(format!("{}: {}\n\n{}\n", code.name(), code.title(), code.explanation()))
-        }
+        Format::Text | Format::Sarif => Answer::ok(page.to_owned()),
     }
 }
 
@@ -50,16 +72,17 @@ fn other_home(what: &str) -> Option<&'static str> {
     }
     match what.as_bytes()[0] {
         b'B' => Some("codes of bundles are in docs/architecture.md"),
-        b'P' => Some("codes of plans are in docs/architecture.md"),
+        b'M' => Some("codes of litmus tests are in docs/memory-model.md"),
         b'R' => Some("codes of the runtime are in runtime/cuda/README.md"),
         b'K' => Some("codes of kimi-k3 are in models/kimi_k3/README.md"),
+        b'T' => Some("codes of tokenizers are in runtime/text/README.md"),
         _ => None,
     }
 }
 
 fn explain_kernel(cli: &Cli, args: &ExplainArgs) -> Result<Answer, Refusal> {
     let looks_like_code = args.what.len() == 5
-        && args.what.starts_with('E')
+        && args.what.starts_with(['E', 'P'])
         && args.what[1..].bytes().all(|b| b.is_ascii_digit());
     if looks_like_code {
         return Err(session::usage(cli.format, &format!("there is no code {}", args.what)));
