@@ -91,6 +91,10 @@ pub enum Edge {
     Barrier,
     /// An order that was stated.
     Stated,
+    /// From where an asynchronous operation is issued to its access.
+    Issue,
+    /// From its access to where it is seen to be complete.
+    Completion,
     /// Observation.
     Observation,
     /// Base causality.
@@ -114,6 +118,8 @@ impl Edge {
             Edge::Synchronizes => "sync",
             Edge::Barrier => "bar",
             Edge::Stated => "stated",
+            Edge::Issue => "issue",
+            Edge::Completion => "done",
             Edge::Observation => "obs",
             Edge::BaseCausality => "bco",
             Edge::Causality => "cause",

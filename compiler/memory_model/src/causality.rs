@@ -37,6 +37,32 @@ pub fn base_causality(skeleton: &Skeleton, steps: &[&Relation]) -> Relation {
     base
 }
 
+/// Adds asynchronous operations: an access is after what is ahead of a place that issued it, and before what is behind
+/// a place that saw it complete. It never stands between two others: who sees it complete learns nothing of the
+/// thread that issued it (`complete_tx` publishes what the copy did alone).
+pub fn with_operations(graph: &EventGraph, base: &Relation) -> Relation {
+    let mut all = base.clone();
+    let reaches = |from: usize, to: usize| from == to || base.has(from, to);
+    let size = base.size();
+    for operation in &graph.operations {
+        for event in 0..size {
+            if operation.issues.iter().any(|issue| reaches(event, *issue)) {
+                all.add(event, operation.access);
+            }
+            if operation.seen.iter().any(|seen| reaches(*seen, event)) {
+                all.add(operation.access, event);
+            }
+        }
+        for other in &graph.operations {
+            let is_after = |issue: &usize| operation.seen.iter().any(|seen| reaches(*seen, *issue));
+            if other.issues.iter().any(is_after) {
+                all.add(operation.access, other.access);
+            }
+        }
+    }
+    all
+}
+
 /// Proxy-preserved base causality (ISCA 2022, section 5): the part of base causality that holds although the
 /// accesses go different ways.
 ///
@@ -44,6 +70,9 @@ pub fn base_causality(skeleton: &Skeleton, steps: &[&Relation]) -> Relation {
 /// its CTA that base causality puts after it; it is *in* likewise at fences before it. Two accesses of one
 /// virtual address are ordered when base causality leads from where the first is out to where the second is in,
 /// or when both go the same way in one CTA; two of different virtual addresses need an alias fence between.
+///
+/// What is asynchronous is also out where it is seen to be complete, which includes that fence for its own bytes
+/// (PTX ISA 8.6 and the bulk copies), and two accesses by the async proxy need none within a cluster.
 pub fn preserved_causality(graph: &EventGraph, skeleton: &Skeleton, base: &Relation) -> Relation {
     let events = graph.events();
     let size = events.len();
@@ -56,25 +85,32 @@ pub fn preserved_causality(graph: &EventGraph, skeleton: &Skeleton, base: &Relat
     if only_generic && !has_alias_fence {
         return same_address;
     }
-    let shares_cta =
-        |a: usize, b: usize| match (graph.position(&events[a]), graph.position(&events[b])) {
-            (Some(here), Some(there)) => here.shares(there, Scope::Cta),
-            _ => false,
-        };
+    let shares = |a: usize, b: usize, scope: Scope| match (
+        graph.position(&events[a]),
+        graph.position(&events[b]),
+    ) {
+        (Some(here), Some(there)) => here.shares(there, scope),
+        _ => false,
+    };
+    let shares_cta = |a: usize, b: usize| shares(a, b, Scope::Cta);
     let fences = |fence: usize, access: usize| {
         matches!(events[fence].kind, Kind::ProxyFence(ProxyFence::Proxy(of)) if proxy(access) == Some(of))
             && shares_cta(fence, access)
     };
     // From an access to where it is out of its proxy, and from where it is in to the access.
-    let leaves = Relation::from_fn(size, |a, b| {
+    let mut leaves = Relation::from_fn(size, |a, b| {
         (a == b && proxy(a) == Some(Proxy::Generic)) || (base.has(a, b) && fences(b, a))
     });
+    for operation in &graph.operations {
+        operation.seen.iter().for_each(|seen| leaves.add(operation.access, *seen));
+    }
     let enters = Relation::from_fn(size, |a, b| {
         (a == b && proxy(b) == Some(Proxy::Generic)) || (base.has(a, b) && fences(a, b))
     });
     let mut preserved = leaves.then(base).then(&enters).intersection(&skeleton.virtual_overlap);
     for (a, b) in same_address.pairs() {
-        if is_access(a) && proxy(a) == proxy(b) && shares_cta(a, b) {
+        let reach = if proxy(a) == Some(Proxy::Async) { Scope::Cluster } else { Scope::Cta };
+        if is_access(a) && proxy(a) == proxy(b) && shares(a, b, reach) {
             preserved.add(a, b);
         }
     }

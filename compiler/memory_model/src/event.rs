@@ -237,6 +237,15 @@ pub enum Returns {
     Nothing,
 }
 
+/// What an asynchronous access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It takes from memory.
+    Read,
+    /// It puts into memory.
+    Write,
+}
+
 /// The side of a barrier that an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BarrierSide {
@@ -263,6 +272,9 @@ pub enum Kind {
     ProxyFence(ProxyFence),
     /// A barrier between threads.
     Barrier(BarrierSide),
+    /// A place in the program of a thread that touches no memory: where an asynchronous operation is issued, or
+    /// is seen to be complete.
+    Mark,
 }
 
 impl Kind {
@@ -271,7 +283,7 @@ impl Kind {
         match self {
             Kind::Init(place) => Some(place),
             Kind::Read(access, _) | Kind::Write(access) => Some(&access.place),
-            Kind::Fence(..) | Kind::ProxyFence(_) | Kind::Barrier(_) => None,
+            Kind::Fence(..) | Kind::ProxyFence(_) | Kind::Barrier(_) | Kind::Mark => None,
         }
     }
 
@@ -279,7 +291,11 @@ impl Kind {
     pub const fn access(&self) -> Option<&Access> {
         match self {
             Kind::Read(access, _) | Kind::Write(access) => Some(access),
-            Kind::Init(_) | Kind::Fence(..) | Kind::ProxyFence(_) | Kind::Barrier(_) => None,
+            Kind::Init(_)
+            | Kind::Fence(..)
+            | Kind::ProxyFence(_)
+            | Kind::Barrier(_)
+            | Kind::Mark => None,
         }
     }
 
@@ -303,7 +319,7 @@ impl Kind {
         match self {
             Kind::Fence(_, scope) => Some(*scope),
             Kind::Read(access, _) | Kind::Write(access) => access.strength.scope(),
-            Kind::Init(_) | Kind::ProxyFence(_) | Kind::Barrier(_) => None,
+            Kind::Init(_) | Kind::ProxyFence(_) | Kind::Barrier(_) | Kind::Mark => None,
         }
     }
 
@@ -313,7 +329,9 @@ impl Kind {
             Kind::Read(access, _) | Kind::Write(access) => Some(access.proxy),
             Kind::Fence(..) => Some(Proxy::Generic),
             Kind::ProxyFence(ProxyFence::Proxy(proxy)) => Some(*proxy),
-            Kind::Init(_) | Kind::ProxyFence(ProxyFence::Alias) | Kind::Barrier(_) => None,
+            Kind::Init(_) | Kind::ProxyFence(ProxyFence::Alias) | Kind::Barrier(_) | Kind::Mark => {
+                None
+            }
         }
     }
 }

@@ -147,7 +147,9 @@ const fn colour(edge: Edge) -> &'static str {
         Edge::Coherence => "blue",
         Edge::FromRead => "darkorange",
         Edge::FenceOrder => "purple",
-        Edge::Synchronizes | Edge::Barrier | Edge::Stated => "firebrick",
+        Edge::Synchronizes | Edge::Barrier | Edge::Issue | Edge::Completion | Edge::Stated => {
+            "firebrick"
+        }
         Edge::BaseCausality | Edge::Causality => "red",
     }
 }

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::event::{
     Access, BarrierSide, Event, EventId, FenceOrder, Kind, Place, Position, ProxyFence, Returns,
-    Scope, ThreadId,
+    Scope, ThreadId, Way,
 };
 
 /// Why an edge does not fit its events: a fault of whoever builds the graph.
@@ -27,6 +27,12 @@ pub enum GraphError {
     /// A fence that stands in no order with others.
     #[error("event {} is no fence.sc", .0.index())]
     NotScFence(EventId),
+    /// An operation that nobody issues.
+    #[error("an asynchronous operation is issued by a thread at least")]
+    NotIssued,
+    /// An access that its thread does itself.
+    #[error("event {} is no access of an asynchronous operation", .0.index())]
+    NotAsynchronous(EventId),
     /// An event that is on the other side of barriers, or on none.
     #[error("event {} is not on that side of a barrier", .0.index())]
     NotBarrierSide(EventId),
@@ -36,8 +42,8 @@ pub enum GraphError {
 ///
 /// Program order is the order in which the events of a thread are added. What an execution chose is stated by
 /// edges: where reads take their values from, which arrivals a barrier waited for, the order of `fence.sc`.
-/// Orders that come from elsewhere (the end of a kernel, an mbarrier, a milestone of an asynchronous copy) are
-/// stated with [`EventGraph::order`].
+/// What goes on behind its statement is added by [`EventGraph::asynchronous`], and [`EventGraph::complete`] says who
+/// saw it done. Orders that come from elsewhere (the end of a kernel) are stated with [`EventGraph::order`].
 #[derive(Debug, Clone, Default)]
 pub struct EventGraph {
     threads: Vec<Position>,
@@ -48,6 +54,18 @@ pub struct EventGraph {
     pub(crate) barriers: Vec<(usize, usize)>,
     pub(crate) fence_order: Vec<(usize, usize)>,
     pub(crate) stated: Vec<(usize, usize)>,
+    pub(crate) operations: Vec<Operation>,
+}
+
+/// An access of an asynchronous operation.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    /// The access.
+    pub(crate) access: usize,
+    /// Where threads issued it.
+    pub(crate) issues: Vec<usize>,
+    /// Where threads saw it complete.
+    pub(crate) seen: Vec<usize>,
 }
 
 impl EventGraph {
@@ -133,6 +151,53 @@ impl EventGraph {
         self.of_thread(thread, Kind::Barrier(side))
     }
 
+    /// Adds a place in the program of a thread: where something asynchronous begins, or is seen to be complete.
+    ///
+    /// # Errors
+    /// The thread is not of this graph.
+    pub fn mark(&mut self, thread: ThreadId) -> Result<EventId, GraphError> {
+        self.of_thread(thread, Kind::Mark)
+    }
+
+    /// Adds an access that goes on behind the events that issued it: it comes after all that is ahead of one of
+    /// those, and before nothing until [`EventGraph::complete`] says so. It hands on nothing of its issuers.
+    ///
+    /// # Errors
+    /// Nobody issues it, or an event is not of this graph or of no thread.
+    pub fn asynchronous(
+        &mut self,
+        issues: &[EventId],
+        access: Access,
+        way: Way,
+    ) -> Result<EventId, GraphError> {
+        let first = issues.first().ok_or(GraphError::NotIssued)?;
+        let position = self.position(self.event(*first)?).ok_or(GraphError::NotIssued)?;
+        for issue in issues {
+            self.event(*issue)?;
+        }
+        let thread = self.thread(position);
+        let kind = match way {
+            Way::Read => Kind::Read(access, Returns::Value),
+            Way::Write => Kind::Write(access),
+        };
+        let event = self.of_thread(thread, kind)?;
+        let issues = issues.iter().map(|issue| issue.0).collect();
+        self.operations.push(Operation { access: event.0, issues, seen: Vec::new() });
+        Ok(event)
+    }
+
+    /// States that the access was complete at `observer`, which knows of it from there on, by the generic proxy too.
+    ///
+    /// # Errors
+    /// The access is no asynchronous one, or an event is not of this graph.
+    pub fn complete(&mut self, access: EventId, observer: EventId) -> Result<(), GraphError> {
+        self.event(observer)?;
+        let at = self.operations.binary_search_by_key(&access.0, |operation| operation.access);
+        let at = at.map_err(|_| GraphError::NotAsynchronous(access))?;
+        self.operations[at].seen.push(observer.0);
+        Ok(())
+    }
+
     /// States that `read` has the value of `write`.
     ///
     /// # Errors
@@ -163,7 +228,8 @@ impl EventGraph {
                 | Kind::Read(..)
                 | Kind::Write(_)
                 | Kind::Fence(..)
-                | Kind::ProxyFence(_) => return Err(GraphError::NotBarrierSide(*id)),
+                | Kind::ProxyFence(_)
+                | Kind::Mark => return Err(GraphError::NotBarrierSide(*id)),
             }
         }
         for (from, arrives) in &sides {

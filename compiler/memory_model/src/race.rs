@@ -3,7 +3,7 @@
 use crate::axioms::{Edge, Step};
 use crate::causality;
 use crate::event::EventId;
-use crate::graph::EventGraph;
+use crate::graph::{EventGraph, Operation};
 use crate::relation::Relation;
 use crate::skeleton::{self, Skeleton};
 
@@ -17,6 +17,7 @@ pub struct Orders {
     observation: Relation,
     preserved: Relation,
     cause: Relation,
+    operations: Vec<Operation>,
     /// Accesses of threads: initial values race with nobody.
     accesses: Vec<(usize, bool)>,
     /// Accesses that overlap without being of the same bytes.
@@ -51,6 +52,7 @@ impl Orders {
         ];
         let parts: Vec<&Relation> = steps.iter().map(|(_, relation)| relation).collect();
         let base = causality::base_causality(&skeleton, &parts);
+        let base = causality::with_operations(graph, &base);
         let preserved = causality::preserved_causality(graph, &skeleton, &base);
         let cause = causality::causality(&observation, &preserved);
         let events = graph.events();
@@ -64,7 +66,18 @@ impl Orders {
                 _ => false,
             }
         });
-        Orders { skeleton, steps, base, observation, preserved, cause, accesses, partial }
+        let operations = graph.operations.clone();
+        Orders {
+            skeleton,
+            steps,
+            base,
+            observation,
+            preserved,
+            cause,
+            operations,
+            accesses,
+            partial,
+        }
     }
 
     /// Whether base causality orders `first` before `second`. What is no event of the graph is ordered with
@@ -118,7 +131,19 @@ impl Orders {
         if !self.happens_before(first, second) && !self.causality(first, second) {
             return None;
         }
-        let parts: Vec<(Edge, &Relation)> = self.steps.iter().map(|(e, r)| (*e, r)).collect();
+        // What is asynchronous is where a way begins or ends, and never between.
+        let size = self.base.size();
+        let (mut issue, mut done) = (Relation::empty(size), Relation::empty(size));
+        for operation in &self.operations {
+            if operation.access == second.0 {
+                operation.issues.iter().for_each(|from| issue.add(*from, second.0));
+            }
+            if operation.access == first.0 {
+                operation.seen.iter().for_each(|to| done.add(first.0, *to));
+            }
+        }
+        let mut parts: Vec<(Edge, &Relation)> = self.steps.iter().map(|(e, r)| (*e, r)).collect();
+        parts.extend([(Edge::Issue, &issue), (Edge::Completion, &done)]);
         causal_path(&parts, (&self.observation, &self.preserved), first.0, second.0)
     }
 

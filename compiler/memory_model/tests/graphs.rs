@@ -4,7 +4,7 @@
 use kernel_memory_model::axioms::Edge;
 use kernel_memory_model::event::{
     Access, BarrierSide, EventId, FenceOrder, Place, Position, Proxy, ProxyFence, Returns, Scope,
-    Strength, ThreadId,
+    Strength, ThreadId, Way,
 };
 use kernel_memory_model::graph::{EventGraph, GraphError};
 use kernel_memory_model::{Orders, Race};
@@ -205,4 +205,119 @@ fn edges_that_fit_nothing_are_refused() {
     assert!(!orders.happens_before(write, unknown));
     assert_eq!(orders.path(write, unknown), None);
     assert_eq!(orders.race(write, unknown), None);
+}
+
+/// A copy between two places, issued by a thread.
+struct Copy {
+    read: EventId,
+    write: EventId,
+}
+
+fn bulk(graph: &mut EventGraph, issue: EventId, from: Place, to: Place) -> Copy {
+    let asynchronous = |place| Access { proxy: Proxy::Async, ..weak(place) };
+    let read = graph.asynchronous(&[issue], asynchronous(from), Way::Read).unwrap();
+    let write = graph.asynchronous(&[issue], asynchronous(to), Way::Write).unwrap();
+    Copy { read, write }
+}
+
+#[test]
+fn a_copy_is_ordered_where_it_is_seen_to_be_complete() {
+    for (is_seen, races) in [(true, 0), (false, 1)] {
+        let mut graph = EventGraph::new();
+        let [issuer, reader] = [0; 2].map(|_| graph.thread(Position::new(0, 0)));
+        let issue = graph.mark(issuer).unwrap();
+        let copy = bulk(&mut graph, issue, FLAG, DATA);
+        let wait = graph.mark(reader).unwrap();
+        let read = graph.read(reader, weak(DATA)).unwrap();
+        if is_seen {
+            graph.complete(copy.write, wait).unwrap();
+        }
+        let orders = Orders::of(&graph);
+        // The generic read needs no fence: that the copy is complete includes it.
+        assert_eq!(orders.races().len(), races);
+        let path = orders.path(copy.write, read).map(|path| path.iter().map(|s| s.edge).collect());
+        assert_eq!(path, is_seen.then_some(vec![Edge::Completion, Edge::ProgramOrder]));
+    }
+}
+
+#[test]
+fn whoever_sees_a_copy_complete_learns_nothing_of_its_issuer() {
+    let mut graph = EventGraph::new();
+    let [issuer, reader] = [0; 2].map(|_| graph.thread(Position::new(0, 0)));
+    let before = graph.write(issuer, weak(DATA)).unwrap();
+    let issue = graph.mark(issuer).unwrap();
+    let copy = bulk(&mut graph, issue, FLAG, Place::of(2, 16));
+    let wait = graph.mark(reader).unwrap();
+    let read = graph.read(reader, weak(DATA)).unwrap();
+    graph.complete(copy.write, wait).unwrap();
+    let orders = Orders::of(&graph);
+    assert!(orders.happens_before(before, copy.write) && orders.happens_before(copy.write, read));
+    assert!(!orders.happens_before(before, read) && orders.path(before, read).is_none());
+    assert_eq!(orders.races(), [Race { first: before, second: read, is_mixed_size: false }]);
+}
+
+#[test]
+fn what_threads_wrote_is_fenced_before_a_copy_reads_it_and_what_they_read_before_it_is_overwritten()
+{
+    let source = Place::of(2, 16);
+    for (has_fence, races) in [(true, 0), (false, 2)] {
+        let mut graph = EventGraph::new();
+        let thread = graph.thread(Position::new(0, 0));
+        graph.write(thread, weak(source)).unwrap();
+        graph.read(thread, weak(DATA)).unwrap();
+        if has_fence {
+            graph.proxy_fence(thread, ProxyFence::Proxy(Proxy::Async)).unwrap();
+        }
+        let issue = graph.mark(thread).unwrap();
+        bulk(&mut graph, issue, source, DATA);
+        assert_eq!(Orders::of(&graph).races().len(), races);
+    }
+}
+
+#[test]
+fn a_read_that_is_complete_leaves_the_write_open() {
+    let mut graph = EventGraph::new();
+    let thread = graph.thread(Position::new(0, 0));
+    let issue = graph.mark(thread).unwrap();
+    let source = Place::of(2, 16);
+    let copy = bulk(&mut graph, issue, source, DATA);
+    let wait = graph.mark(thread).unwrap();
+    graph.complete(copy.read, wait).unwrap();
+    graph.write(thread, weak(source)).unwrap();
+    let read = graph.read(thread, weak(DATA)).unwrap();
+    let race = Race { first: copy.write, second: read, is_mixed_size: false };
+    assert_eq!(Orders::of(&graph).races(), [race]);
+}
+
+#[test]
+fn copies_follow_each_other_without_a_fence_in_a_cluster() {
+    for (cluster, is_ordered) in [(Some(1), true), (None, false)] {
+        let mut graph = EventGraph::new();
+        let [first, second] = [0, 1].map(|cta| graph.thread(Position { gpu: 0, cluster, cta }));
+        let issue = graph.mark(first).unwrap();
+        let one = bulk(&mut graph, issue, FLAG, DATA);
+        let seen = graph.barrier(first, BarrierSide::Sync).unwrap();
+        let waited = graph.barrier(second, BarrierSide::Sync).unwrap();
+        graph.complete(one.write, seen).unwrap();
+        graph.meet(&[seen, waited]).unwrap();
+        let issue = graph.mark(second).unwrap();
+        let two = bulk(&mut graph, issue, FLAG, DATA);
+        let orders = Orders::of(&graph);
+        assert!(orders.happens_before(one.write, two.write));
+        assert_eq!(orders.races().is_empty(), is_ordered);
+    }
+}
+
+#[test]
+fn operations_belong_to_threads_of_the_graph() {
+    let mut graph = EventGraph::new();
+    let thread = graph.thread(Position::new(0, 0));
+    let init = graph.init(DATA);
+    let write = graph.write(thread, weak(DATA)).unwrap();
+    let copy = |graph: &mut EventGraph, issues: &[EventId]| {
+        graph.asynchronous(issues, weak(DATA), Way::Write)
+    };
+    assert_eq!(copy(&mut graph, &[]), Err(GraphError::NotIssued));
+    assert_eq!(copy(&mut graph, &[init]), Err(GraphError::NotIssued));
+    assert_eq!(graph.complete(write, write), Err(GraphError::NotAsynchronous(write)));
 }
