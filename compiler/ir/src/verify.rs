@@ -145,10 +145,10 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "buffers",
-        codes: &[Code::E0116, Code::E0120, Code::E0172],
+        codes: &[Code::E0116, Code::E0120, Code::E0172, Code::E0219],
         proves: "R7: what other CTAs of the launch store is read behind an arrival, a wait or a meeting that orders it; \
-                 in part: no two threads of a CTA touch an element of a buffer between two `sync`s, one of them writing, where \
-                 the slices surely meet; no two rounds of a work list store to one element",
+                 no two threads of a CTA touch an element of a buffer between two `sync`s, one of them writing; no two \
+                 rounds of a work list store to one element",
         run: Run::Kernel(buffers::check),
     },
     Pass {

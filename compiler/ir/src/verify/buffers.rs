@@ -6,8 +6,8 @@
 //! CTA; or something orders the two: CTAs along it are of one cluster, which meets between them, or one stands ahead of
 //! an arrival at a word and the other is of the last to arrive there, or one stands ahead of a signal and the other
 //! behind the wait for all who share the word. Reports (E0120) two accesses of one CTA, one of them a store, without a
-//! `sync` between, where their slices surely meet and are spread differently over the threads. What may or may not meet,
-//! what a loop's rounds do to each other, and loads of several replicas ahead of a store are left to the author.
+//! `sync` between, where their slices may meet and not each element is in the hands of one thread both times, in one
+//! round of a loop or in two.
 
 mod ctas;
 mod meetings;
@@ -25,14 +25,16 @@ use super::ranks::{arrivers, sharers};
 use super::scalars::{Facts, Form, Knowledge};
 use crate::distribution::Distribution;
 use crate::kernel::{
-    Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Words,
+    Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Words, defined_in,
 };
 use crate::ops::AtomicOp;
 use ctas::Owners;
 use meetings::{By, Seen, Sharing, Store};
 use place::Place;
 
-/// Accesses of one buffer that are remembered since the last `sync`.
+/// Accesses of one buffer since the last `sync`, at most.
+const MAX_OPEN: usize = 512;
+/// Accesses of one buffer among which one that is known is looked for.
 const MAX_RECENT: usize = 64;
 /// Pairs of a load and a store of one buffer that are compared.
 const MAX_PAIRS: u32 = 1_000_000;
@@ -60,8 +62,11 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         in_loop: false,
         depth: 0,
         words: Vec::new(),
+        heads: Vec::new(),
+        loops_outside: 0,
         tickets: Vec::new(),
         reported: BTreeSet::new(),
+        overrun: BTreeSet::new(),
         seen: BTreeMap::new(),
         sink,
     };
@@ -97,6 +102,13 @@ struct Word {
     own: [u32; 3],
 }
 
+/// The beginning of a round.
+#[derive(Default)]
+struct Head {
+    touched: Vec<Place>,
+    has_met: bool,
+}
+
 struct Walk<'a> {
     kernel: &'a Kernel,
     known: Knowledge<'a>,
@@ -123,9 +135,16 @@ struct Walk<'a> {
     depth: u32,
     /// Words at which CTAs arrive or that signals raise, and where the cluster meets.
     words: Vec<Word>,
+    /// For each loop around this place, what its round has touched ahead of the first meeting on some path; nothing
+    /// more where all paths have met.
+    heads: Vec<Head>,
+    /// Of those, the ones around the role that this place is in: its threads alone meet there.
+    loops_outside: usize,
     /// Variables of the work lists around this place.
     tickets: Vec<ValueId>,
     reported: BTreeSet<(Span, Span)>,
+    /// Buffers with too many accesses.
+    overrun: BTreeSet<ParamId>,
     seen: BTreeMap<ParamId, Seen>,
     sink: &'a mut Sink,
 }
@@ -190,7 +209,9 @@ impl<'a> Walk<'a> {
                 self.outside.clone_from(&self.recent);
                 self.roles += 1;
                 self.role = Some(self.roles);
+                let outer = std::mem::replace(&mut self.loops_outside, self.heads.len());
                 self.block(body);
+                self.loops_outside = outer;
                 self.role = None;
                 let before = std::mem::take(&mut self.outside);
                 let own = std::mem::replace(&mut self.recent, before);
@@ -204,14 +225,21 @@ impl<'a> Walk<'a> {
                 }
                 let before = self.recent.clone();
                 let outer = std::mem::replace(&mut self.in_loop, true);
+                let met = self.met();
+                self.heads.push(Head::default());
                 self.under(facts, body);
+                let head = self.heads.pop().unwrap_or_default();
+                // There may be no round at all.
+                self.join_met(&met);
                 self.in_loop = outer;
+                self.rounds((*var, *step), head, &before, body);
                 self.join(before);
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let decided = self.known.decided(*cond);
                 let before = self.recent.clone();
                 let unmet = self.unmet();
+                let met = self.met();
                 if decided != Some(false) {
                     let word = self.arrivals.get(cond).copied();
                     let news = |seen: &mut Seen, tell: fn(&mut Seen, usize)| {
@@ -227,11 +255,14 @@ impl<'a> Walk<'a> {
                 if decided != Some(true) {
                     let then_recent = std::mem::replace(&mut self.recent, before);
                     let then_unmet = self.unmet();
+                    let then_met = self.met();
+                    self.set_met(&met);
                     self.each_seen(&unmet, Seen::restore);
                     self.under(self.known.path_facts(*cond, false), else_body);
                     if decided.is_none() {
                         self.join(then_recent);
                         self.each_seen(&then_unmet, Seen::join);
+                        self.join_met(&then_met);
                     }
                 }
             }
@@ -297,6 +328,7 @@ impl<'a> Walk<'a> {
     /// All threads meet, or those of the role: what others did before it is not met by that.
     fn meet(&mut self) {
         self.recent.clone_from(&self.outside);
+        self.heads[self.loops_outside..].iter_mut().for_each(|head| head.has_met = true);
         if self.is_outermost() {
             self.seen.values_mut().for_each(Seen::publish);
         }
@@ -305,6 +337,40 @@ impl<'a> Walk<'a> {
     /// True where all threads of every CTA come, once.
     fn is_outermost(&self) -> bool {
         self.depth == 0 && self.role.is_none()
+    }
+
+    /// For each loop around this place, whether its round has met.
+    fn met(&self) -> Vec<bool> {
+        self.heads.iter().map(|head| head.has_met).collect()
+    }
+
+    fn set_met(&mut self, met: &[bool]) {
+        self.heads.iter_mut().zip(met).for_each(|(head, met)| head.has_met = *met);
+    }
+
+    /// Two paths meet.
+    fn join_met(&mut self, met: &[bool]) {
+        self.heads.iter_mut().zip(met).for_each(|(head, met)| head.has_met &= met);
+    }
+
+    /// What rounds of a loop touch since their last meeting, against what later ones touch ahead of their first.
+    fn rounds(&mut self, of_loop: (ValueId, u32), head: Head, before: &[Place], body: &[Stmt]) {
+        if head.touched.is_empty() {
+            return;
+        }
+        let inside = defined_in(body);
+        let is_new = |place: &&Place| !before.iter().any(|known| known.is_at(place));
+        let ends: Vec<Place> = self.recent.iter().filter(is_new).cloned().collect();
+        for end in ends {
+            let earlier = threads::in_earlier_round(&mut self.known, &end, of_loop, &inside);
+            // A place that has no form may be any.
+            let earlier = earlier.unwrap_or_else(|| Place { axes: Vec::new(), ..end.clone() });
+            for later in &head.touched {
+                if threads::race(&self.known, &later.facts, &earlier, later) {
+                    self.report_race(earlier.span, earlier.is_store, later);
+                }
+            }
+        }
     }
 
     fn define(&mut self, results: &[ValueId], op: &'a Op) {
@@ -373,17 +439,24 @@ impl<'a> Walk<'a> {
         } else {
             seen.load(owners, place.span, late, by);
         }
+        for head in self.heads.iter_mut().filter(|head| !head.has_met) {
+            head.touched.push(place.clone());
+        }
         self.remember(place);
     }
 
     fn remember(&mut self, place: Place) {
         let of_it = self.recent.iter().filter(|known| known.param == place.param).count();
-        if of_it >= MAX_RECENT
-            && let Some(oldest) = self.recent.iter().position(|known| known.param == place.param)
-        {
-            self.recent.remove(oldest);
+        if of_it < MAX_OPEN {
+            self.recent.push(place);
+        } else if self.overrun.insert(place.param) {
+            let name = &self.kernel.params[place.param].name;
+            let message = format!("more than {MAX_OPEN} accesses of `{name}` without a `sync`");
+            let finding = Diagnostic::error(Code::E0219, message);
+            self.sink.push(
+                finding.label(place.span, "this one is not compared").help("put `sync;` between"),
+            );
         }
-        self.recent.push(place);
     }
 
     /// The loads of each buffer that some path has not taken to a meeting of the cluster.
@@ -402,10 +475,7 @@ impl<'a> Walk<'a> {
     /// Two paths meet.
     fn join(&mut self, other: Vec<Place>) {
         for place in other {
-            let same = |known: &Place| {
-                known.span == place.span && known.sides == place.sides && known.axes == place.axes
-            };
-            if !self.recent.iter().any(same) {
+            if !self.recent.iter().any(|known| known.is_at(&place)) {
                 self.remember(place);
             }
         }

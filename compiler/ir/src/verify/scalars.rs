@@ -64,6 +64,10 @@ pub(super) enum Symbol {
     Cta(u8),
     /// Place of the CTA in its cluster.
     Cluster(ClusterAxis),
+    /// What a value was in an earlier round of a loop, or what another element of a tile is.
+    Other(ValueId),
+    /// Rounds of the loop with this variable since then.
+    Rounds(ValueId),
 }
 
 /// `constant + sum of factor * symbol`.
@@ -207,7 +211,11 @@ impl<'k> Knowledge<'k> {
     pub(super) fn interval(&self, form: &Form) -> Interval {
         let mut sum = Interval::new(form.constant, form.constant);
         for (symbol, &factor) in &form.terms {
-            let i = self.intervals.get(symbol).copied().unwrap_or(Interval::TOP);
+            let known = match symbol {
+                Symbol::Other(value) => Symbol::Value(*value),
+                _ => *symbol,
+            };
+            let i = self.intervals.get(&known).copied().unwrap_or(Interval::TOP);
             let (lo, hi) = if factor >= 0 { (i.lo, i.hi) } else { (i.hi, i.lo) };
             let add = |sum: Option<i128>, bound: Option<i128>| {
                 sum?.checked_add(bound?.checked_mul(factor)?)
@@ -501,8 +509,43 @@ impl<'k> Knowledge<'k> {
     pub(super) fn is_uniform(&self, form: &Form) -> bool {
         form.terms.keys().all(|symbol| match symbol {
             Symbol::Value(value) => self.kernel.values[*value].is_scalar(),
-            Symbol::Param(_) | Symbol::Cta(_) | Symbol::Cluster(_) => true,
+            Symbol::Other(value) => self.kernel.values[*value].is_scalar(),
+            Symbol::Param(_) | Symbol::Cta(_) | Symbol::Cluster(_) | Symbol::Rounds(_) => true,
         })
+    }
+
+    /// The form for another element of the tiles in it.
+    pub(super) fn other_element(&self, form: &Form) -> Form {
+        let other = |symbol: &Symbol| match *symbol {
+            Symbol::Value(value) if !self.kernel.values[value].is_scalar() => Symbol::Other(value),
+            symbol => symbol,
+        };
+        let terms = form.terms.iter().map(|(symbol, &factor)| (other(symbol), factor)).collect();
+        Form { constant: form.constant, terms }
+    }
+
+    /// What a form was in an earlier round of the loop with variable `var`, in which the values `inside` are defined.
+    pub(super) fn in_earlier_round(
+        &mut self,
+        form: &Form,
+        (var, step): (ValueId, u32),
+        inside: &BTreeSet<ValueId>,
+    ) -> Option<Form> {
+        let of_var = self.interval(&Form::symbol(Symbol::Value(var)));
+        let length = of_var.hi.zip(of_var.lo).and_then(|(hi, lo)| hi.checked_sub(lo));
+        let rounds = Interval { lo: Some(1), hi: length.map(|l| (l / i128::from(step)).max(1)) };
+        self.intervals.insert(Symbol::Rounds(var), rounds);
+        let mut was = Form::constant(form.constant);
+        for (&symbol, &factor) in &form.terms {
+            let (symbol, rounds) = match symbol {
+                Symbol::Value(value) if value == var => (symbol, i128::from(step)),
+                Symbol::Value(value) if inside.contains(&value) => (Symbol::Other(value), 0),
+                symbol => (symbol, 0),
+            };
+            was = was.plus(factor, &Form::symbol(symbol))?;
+            was = was.plus(factor.checked_mul(-rounds)?, &Form::symbol(Symbol::Rounds(var)))?;
+        }
+        Some(was)
     }
 
     fn binary(&mut self, symbol: Symbol, op: BinaryOp, a: &Form, b: &Form) -> Option<Form> {
@@ -642,13 +685,14 @@ impl<'k> Knowledge<'k> {
         let mut text = String::new();
         for (symbol, &factor) in &form.terms {
             let name = match symbol {
-                Symbol::Value(v) => match &self.kernel.values[*v].name {
+                Symbol::Value(v) | Symbol::Other(v) => match &self.kernel.values[*v].name {
                     Some(name) => name.clone(),
                     None => "a computed value".to_owned(),
                 },
                 Symbol::Param(p) => self.kernel.params[*p].name.clone(),
                 Symbol::Cta(axis) => format!("cta.{}", ["x", "y", "z"][usize::from(*axis)]),
                 Symbol::Cluster(axis) => axis.name().to_owned(),
+                Symbol::Rounds(_) => "rounds".to_owned(),
             };
             let sign = match (text.is_empty(), factor < 0) {
                 (true, false) => "",

@@ -45,6 +45,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// True for the same access.
+    pub(super) fn is_at(&self, other: &Place) -> bool {
+        self.span == other.span && self.sides == other.sides && self.axes == other.axes
+    }
+
     pub(super) fn new(
         known: &Knowledge<'_>,
         iotas: &BTreeSet<ValueId>,

@@ -1,19 +1,49 @@
-//! Whether two accesses of one buffer surely touch an element by different threads.
+//! Whether two accesses of one buffer may touch an element by different threads.
+
+use std::collections::BTreeSet;
 
 use super::super::scalars::{Facts, Form, Knowledge};
 use super::place::{Place, Reach, Side};
 use crate::distribution::{AxisMap, Distribution};
+use crate::kernel::ValueId;
 
-/// True where the accesses have an element in common, one of them writes it, and not each element is in the
+/// True where the accesses may have an element in common, one of them writes it, and not each element is in the
 /// hands of one thread both times.
 pub(super) fn race(known: &Knowledge<'_>, facts: &Facts, earlier: &Place, later: &Place) -> bool {
     earlier.param == later.param
         && (earlier.is_store || later.is_store)
         && (earlier.update.is_none() || earlier.update != later.update)
         && !(is_copy(earlier) && is_copy(later))
-        && earlier.axes == later.axes
-        && !own(earlier, later)
-        && earlier.sides.iter().zip(&later.sides).all(|(a, b)| meet(known, facts, a, b))
+        && !(earlier.axes == later.axes
+            && (own(earlier, later)
+                || earlier.sides.iter().zip(&later.sides).any(|(a, b)| apart(known, facts, a, b))))
+}
+
+/// The access as it was in an earlier round of a loop; nothing where that has no form.
+pub(super) fn in_earlier_round(
+    known: &mut Knowledge<'_>,
+    place: &Place,
+    of_loop: (ValueId, u32),
+    inside: &BTreeSet<ValueId>,
+) -> Option<Place> {
+    let mut was = |form: &Form| known.in_earlier_round(form, of_loop, inside);
+    let mut sides = Vec::with_capacity(place.sides.len());
+    for side in &place.sides {
+        let reach = match &side.reach {
+            Reach::Run { start, len, until, back } => Reach::Run {
+                start: was(start)?,
+                len: *len,
+                until: match until {
+                    Some(until) => Some(was(until)?),
+                    None => None,
+                },
+                back: *back,
+            },
+            Reach::Each(form) => Reach::Each(was(form)?),
+        };
+        sides.push(Side { reach, axis: side.axis });
+    }
+    Some(Place { sides, ..place.clone() })
 }
 
 /// Copies out of shared memory are compared with each other where they are settled.
@@ -21,35 +51,23 @@ fn is_copy(place: &Place) -> bool {
     place.is_store && place.spread.is_none()
 }
 
-/// True where the positions surely have one in common.
-fn meet(known: &Knowledge<'_>, facts: &Facts, a: &Side, b: &Side) -> bool {
-    let at_least = |x: &Form, y: &Form, more: i128| {
-        let gap = x.plus(-1, y).and_then(|gap| gap.plus(more, &Form::constant(1)));
+/// True where the positions have none in common.
+fn apart(known: &Knowledge<'_>, facts: &Facts, a: &Side, b: &Side) -> bool {
+    let ((a, m), (b, n)) = (bounds(&a.reach), bounds(&b.reach));
+    let b = known.other_element(b);
+    let behind = |(first, len): (&Form, u32), next: &Form| {
+        let gap =
+            next.plus(-1, first).and_then(|gap| gap.plus(-i128::from(len), &Form::constant(1)));
         gap.is_some_and(|gap| known.proves(&gap, facts))
     };
-    let within = |form: &Form, start: &Form, len: u32| {
-        at_least(form, start, 0) && at_least(start, form, i128::from(len) - 1)
-    };
-    match (&a.reach, &b.reach) {
-        (
-            Reach::Run { start: a, len: m, until: None, .. },
-            Reach::Run { start: b, len: n, until: None, .. },
-        ) => {
-            *m > 0
-                && *n > 0
-                && at_least(b, a, i128::from(*n) - 1)
-                && at_least(a, b, i128::from(*m) - 1)
-        }
-        (
-            Reach::Run { start: a, len: m, until: u, .. },
-            Reach::Run { start: b, len: n, until: w, .. },
-        ) => *m > 0 && *n > 0 && a == b && u == w,
-        (Reach::Run { start, len, until: None, .. }, Reach::Each(form))
-        | (Reach::Each(form), Reach::Run { start, len, until: None, .. }) => {
-            within(form, start, *len)
-        }
-        (Reach::Each(a), Reach::Each(b)) => a == b,
-        (Reach::Run { .. }, Reach::Each(_)) | (Reach::Each(_), Reach::Run { .. }) => false,
+    behind((a, m), &b) || behind((&b, n), a)
+}
+
+/// The first position, and how many follow at most. Of an index tile it is each one's.
+fn bounds(reach: &Reach) -> (&Form, u32) {
+    match reach {
+        Reach::Run { start, len, .. } => (start, *len),
+        Reach::Each(form) => (form, 1),
     }
 }
 
@@ -62,9 +80,9 @@ fn own(earlier: &Place, later: &Place) -> bool {
         let local = |map: Option<AxisMap>| map.is_none_or(AxisMap::is_local);
         (local(x) && local(y)) || (x == y && a.reach == b.reach)
     });
-    // Stores are done by the lowest replica, loads by all. A load that other replicas do as well before the
-    // store is let pass: it is what `store load y + 1 -> y` does with a small tile.
-    let replicas =
-        |spread: &Distribution| !spread.free_lanes().is_empty() || !spread.free_warps().is_empty();
-    alike && (later.is_store || !replicas(second))
+    // Stores are done by the lowest replica, loads by all.
+    let is_single = |place: &Place, spread: &Distribution| {
+        place.is_store || (spread.free_lanes().is_empty() && spread.free_warps().is_empty())
+    };
+    alike && is_single(earlier, first) && is_single(later, second)
 }

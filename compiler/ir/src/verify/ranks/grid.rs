@@ -27,7 +27,11 @@ pub(in crate::verify) fn sharers(
     for symbol in form.terms.keys() {
         match symbol {
             Symbol::Cta(axis) => own[usize::from(*axis)] = grid[usize::from(*axis)],
-            Symbol::Param(_) | Symbol::Value(_) | Symbol::Cluster(_) => return None,
+            Symbol::Param(_)
+            | Symbol::Value(_)
+            | Symbol::Cluster(_)
+            | Symbol::Other(_)
+            | Symbol::Rounds(_) => return None,
         }
     }
     tell_apart(known, std::slice::from_ref(form), own).then_some(own)

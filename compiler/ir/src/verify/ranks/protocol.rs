@@ -202,7 +202,11 @@ impl Judge<'_, '_> {
     fn has_rank(&self, form: &Form) -> bool {
         form.terms.iter().any(|(symbol, _)| match symbol {
             Symbol::Param(param) => self.kernel.params[*param].name == RANK,
-            Symbol::Value(_) | Symbol::Cta(_) | Symbol::Cluster(_) => false,
+            Symbol::Value(_)
+            | Symbol::Cta(_)
+            | Symbol::Cluster(_)
+            | Symbol::Other(_)
+            | Symbol::Rounds(_) => false,
         })
     }
 

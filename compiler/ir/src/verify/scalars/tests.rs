@@ -232,7 +232,11 @@ impl Run {
         let of = |form: &Form, i: usize| {
             form.terms.iter().try_fold(form.constant, |sum, (symbol, factor)| match symbol {
                 Symbol::Value(value) => Some(sum + factor * values.get(value)?[i]),
-                Symbol::Param(_) | Symbol::Cta(_) | Symbol::Cluster(_) => None,
+                Symbol::Param(_)
+                | Symbol::Cta(_)
+                | Symbol::Cluster(_)
+                | Symbol::Other(_)
+                | Symbol::Rounds(_) => None,
             })
         };
         for (&value, numbers) in &values {
