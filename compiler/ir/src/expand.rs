@@ -148,6 +148,8 @@ struct Expander<'k> {
     in_place: FxHashMap<ValueId, &'k TileAccess>,
     /// Tiles that products of a warpgroup read and threads write.
     operands: FxHashSet<SmemId>,
+    /// Pipelines whose copies fill what threads touch themselves.
+    touched_slots: FxHashSet<BarrierId>,
     queue: queue::Queue<'k>,
     /// What the role at hand does with tensor memory.
     part: tmem::Part,
@@ -179,6 +181,7 @@ impl<'k> Expander<'k> {
             read_in_place: mma::read_in_place(kernel),
             in_place: FxHashMap::default(),
             operands: warpgroup::written_operands(kernel),
+            touched_slots: pipes::touched_slots(kernel),
             queue: queue::Queue::default(),
             part: tmem::Part::default(),
             tensor_loads: Vec::new(),
