@@ -13,7 +13,7 @@ const EDGES: [(&str, &[&str], &[&str]); 17] = [
     ("kernel_runtime", &["kernel_abi"], &[]),
     ("kernel_dsl", &[], &[]),
     ("kernel_ir", &["kernel_abi", "kernel_dsl"], &[]),
-    ("kernel_emulator", &["kernel_abi", "kernel_dsl", "kernel_ir"], &[]),
+    ("kernel_emulator", &["kernel_abi", "kernel_dsl", "kernel_ir", "kernel_memory_model"], &[]),
     ("kernel_audit", &["kernel_abi"], &[]),
     ("kernel_codegen", &["kernel_abi", "kernel_ir"], &["kernel_dsl"]),
     ("kernel_memory_model", &[], &[]),

@@ -133,3 +133,37 @@ fn kernels_one_after_another_overlap() {
     let answer = kernelc(["run", &right].into_iter().chain(unknown)).expect_code(2);
     assert!(answer.stderr.contains("E0208"), "{}", answer.stderr);
 }
+
+/// A kernel whose threads read what others wrote, with or without a meeting between.
+fn turned(meeting: &str) -> String {
+    format!(
+        "target sm_90a;\n\
+         kernel turn(input x : gmem f32[64], output y : gmem f32[64], output z : gmem f32[64]) launch {{ grid: 1, warps: 2 }} {{\n\
+         store load x -> y;\n\
+         {meeting}\n\
+         store load y[63 - iota(64)] -> z;\n}}\n"
+    )
+}
+
+#[test]
+fn the_memory_model_judges_a_run() {
+    let folder = scratch("memory_model");
+    let right = folder.file("right.tile", turned("sync;"));
+    let answer = kernelc(["run", &right, "--memory-model"]).expect_code(0);
+    assert!(answer.stderr.contains("no race in the memory model"), "{}", answer.stderr);
+    let wrong = folder.file("wrong.tile", turned("// allow E0120: to see what the model says"));
+    kernelc(["run", &wrong]).expect_code(0);
+    let answer = kernelc(["run", &wrong, "--memory-model"]).expect_code(1);
+    for part in
+        ["error[E0721]", "wrong.tile:5:", "wrong.tile:3:", "reads it here", "writes it here"]
+    {
+        assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
+    }
+    let large = folder.file(
+        "large.tile",
+        "target sm_90a;\nkernel large(input x : gmem f32[65536], output y : gmem f32[65536]) launch { grid: 64, warps: 8 } {\n\
+         store load x[cta.x * 1024 .. + 1024] -> y[cta.x * 1024 .. + 1024];\n}\n",
+    );
+    let answer = kernelc(["run", &large, "--memory-model"]).expect_code(0);
+    assert!(answer.stderr.contains("more than 3000 events"), "{}", answer.stderr);
+}

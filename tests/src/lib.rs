@@ -16,6 +16,7 @@ pub mod pages;
 pub mod process;
 pub mod program;
 pub mod ranks;
+pub mod recorded;
 pub mod runner;
 pub mod schedules;
 pub mod sets;

@@ -10,6 +10,7 @@ mod outgoing;
 mod pipes;
 mod products;
 mod ranks;
+mod record;
 mod registers;
 mod roles;
 mod shared;
@@ -43,6 +44,7 @@ use crate::kernel::{failed_assert, format_text, too_many_steps};
 use crate::memory::{Buffer, Memory};
 use crate::options::Options;
 use crate::overlap::{self, Flight, StreamLaunch};
+use crate::record::Recorder;
 use crate::roles::Clock;
 use crate::view::{Launched, View};
 use copies::Copies;
@@ -52,6 +54,7 @@ use registers::{Operand, Registers};
 use shared::Shared;
 
 pub use ranks::run_device_on_ranks;
+pub use record::record_device;
 
 /// Runs a device kernel on `memory`, which has an argument for every parameter; as
 /// [`run_kernel`](crate::run_kernel), with the same bits.
@@ -65,12 +68,43 @@ pub fn run_device(
         let traces = run_device_on_ranks(kernel, memories, 1, options)?;
         return Ok(traces.into_iter().next().unwrap_or_default());
     }
+    run_device_on_one(kernel, memory, options, None)
+}
+
+/// Runs a kernel on one or more ranks, with or without a recorder.
+fn run_device_recorded(
+    kernel: &DeviceKernel,
+    memories: &mut [Memory],
+    launches: usize,
+    options: &Options,
+    recorder: Option<&Recorder>,
+) -> Result<Vec<Trace>, EmuError> {
+    if kernel.launch.world.is_some() {
+        return ranks::run_all(kernel, memories, launches, options, recorder);
+    }
+    let mut traces = Vec::with_capacity(launches * memories.len());
+    for memory in memories {
+        for _ in 0..launches {
+            traces.push(run_device_on_one(kernel, memory, options, recorder)?);
+        }
+    }
+    Ok(traces)
+}
+
+fn run_device_on_one(
+    kernel: &DeviceKernel,
+    memory: &mut Memory,
+    options: &Options,
+    recorder: Option<&Recorder>,
+) -> Result<Trace, EmuError> {
     let run = |cta, launched: Launched<'_>, member: Member<'_, Shared>| {
         let mut machine = Machine::new(kernel, launched, member, cta, options.max_steps);
+        machine.note_start();
         machine.block(&kernel.body)?;
         machine.end()
     };
-    grid::run_grid(&grid_of(kernel, options), memory, || Shared::new(kernel), run)
+    let grid = Grid { recorder, ..grid_of(kernel, options) };
+    grid::run_grid(&grid, memory, || Shared::new(kernel), run)
 }
 
 /// Runs launches of a stream; as [`run_kernel_stream`](crate::run_kernel_stream), with the same bits.
@@ -108,7 +142,7 @@ fn flight<'k>(
 fn grid_of<'k>(kernel: &'k DeviceKernel, options: &'k Options) -> Grid<'k> {
     let span = kernel.locs.iter().next().map_or(Span::default(), |loc| loc.span);
     let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
-    Grid { params, launch, span, roles, meets: meets(kernel), options }
+    Grid { params, launch, span, roles, meets: meets(kernel), options, recorder: None }
 }
 
 /// What the CTAs have to do with each other.
@@ -236,6 +270,7 @@ impl<'k> Machine<'k> {
 
     fn end(self) -> Result<Ended, EmuError> {
         self.departures.end()?;
+        self.note_end();
         let trace = Trace {
             printed: self.printed,
             events: self.events,
@@ -393,27 +428,34 @@ impl<'k> Machine<'k> {
                 self.interval += 1;
                 self.view.meet();
                 self.clock.meet();
+                self.note_meeting();
             }
             DeviceOp::ClusterBarrier => {
                 self.uniform_only("a barrier of the cluster", loc)?;
                 self.interval += 1;
                 self.clock.meet();
+                let number = self.meetings;
+                self.note_cluster(number, true);
                 let (member, meeting, span) = (self.member, self.member.meeting(), self.span(loc));
                 self.meetings = self.view.meet_cluster(meeting, || member.meet(span))?;
+                self.note_cluster(number, false);
             }
             DeviceOp::RoleBarrier { .. } => {
                 self.uniform_only("a barrier", loc)?;
                 self.interval += 1;
                 self.view.meet();
+                self.note_meeting();
             }
             DeviceOp::Pipe(pipe) => self.pipe(pipe, loc)?,
             DeviceOp::Role { .. } => unreachable!("a block runs its roles itself"),
-            DeviceOp::Fence => {}
-            DeviceOp::Signal { param, rank, at, add, alias: _ } => {
+            DeviceOp::Fence => self.note_fence(),
+            DeviceOp::Signal { param, rank, at, add, alias } => {
+                self.note_alias_fence(*alias);
                 self.signal(*param, *rank, at, *add, loc)?;
             }
-            DeviceOp::Await { param, at, until, alias: _ } => {
-                self.wait_for(*param, at, *until, loc)?
+            DeviceOp::Await { param, at, until, alias } => {
+                self.wait_for(*param, at, *until, loc)?;
+                self.note_alias_fence(*alias);
             }
             DeviceOp::Atomic { dst, param, at, change } => {
                 self.atomic(*dst, *param, at, *change, loc)?;
@@ -421,6 +463,7 @@ impl<'k> Machine<'k> {
             DeviceOp::GridWait => {
                 self.uniform_only("`grid_wait`", loc)?;
                 self.view.wait(&self.clock, self.span(loc))?;
+                self.note_grid_wait();
             }
             DeviceOp::GridLaunch => {
                 self.uniform_only("`grid_launch`", loc)?;
@@ -496,6 +539,7 @@ impl<'k> Machine<'k> {
             };
             out.set(t, old.map_err(|e| e.thread(t))?);
             undefined[t] = false;
+            self.note_update(t, (param, start), loc);
         }
         self.set(dst, Registers { elements: out, undefined: registers::some_if_any(undefined) });
         Ok(())

@@ -48,6 +48,8 @@ pub enum ErrorKind {
     Phase,
     /// Two launches touch an element, and no `grid_wait` orders the two.
     LaunchRace,
+    /// The axioms of the memory model order two accesses in no direction (device level).
+    ModelRace,
 }
 
 impl ErrorKind {
@@ -74,6 +76,7 @@ impl ErrorKind {
             ErrorKind::RoleRace => Code::E0718,
             ErrorKind::Phase => Code::E0719,
             ErrorKind::LaunchRace => Code::E0720,
+            ErrorKind::ModelRace => Code::E0721,
         }
     }
 }

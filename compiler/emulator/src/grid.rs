@@ -14,6 +14,7 @@ use crate::fabric::{self, Between, Fabric, Party};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
+use crate::record::Recorder;
 use crate::turns::{self, MAX_PARTS, Seat};
 use crate::view::{Launched, PAGE, Stores};
 use kernel_dsl::source::Span;
@@ -36,6 +37,7 @@ pub(crate) struct Grid<'k> {
     pub(crate) roles: usize,
     pub(crate) meets: Meets,
     pub(crate) options: &'k Options,
+    pub(crate) recorder: Option<&'k Recorder>,
 }
 
 impl Grid<'_> {
@@ -78,7 +80,7 @@ pub(crate) fn run_grid<S: Send>(
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Trace, EmuError> {
-    let Grid { params, launch, span: _, roles, meets, options } = *grid;
+    let Grid { params, launch, span: _, roles, meets, options, recorder } = *grid;
     let extents = launch::check(params, memory)?;
     grid.check_size()?;
     let count = grid.ctas();
@@ -88,7 +90,7 @@ pub(crate) fn run_grid<S: Send>(
         let memories = std::slice::from_ref(&*memory);
         Fabric::new(params, memories, Between::Ctas, count as usize, roles)
     });
-    let launched = Launched::new(params, memory, &extents, launch, options);
+    let launched = Launched::new(params, memory, &extents, launch, options).recorded(recorder);
     let one = |cluster: &Cluster<S>, seat: Option<&Seat<'_>>, rank: usize| {
         let position = cluster.position(rank);
         let member = Member::start(cluster, seat, rank);

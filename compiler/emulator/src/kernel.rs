@@ -103,7 +103,15 @@ fn flight<'k>(
 
 fn grid_of<'k>(kernel: &'k Kernel, options: &'k Options) -> Grid<'k> {
     let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
-    Grid { params, launch, span, roles: kernel.roles.len(), meets: meets(kernel), options }
+    Grid {
+        params,
+        launch,
+        span,
+        roles: kernel.roles.len(),
+        meets: meets(kernel),
+        options,
+        recorder: None,
+    }
 }
 
 /// What every run of a kernel needs again; made as runs need it.

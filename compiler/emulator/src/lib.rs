@@ -26,6 +26,7 @@ mod overlap;
 mod pipes;
 mod plan;
 mod ranks;
+mod record;
 mod roles;
 #[cfg(test)]
 mod sample;
@@ -34,7 +35,7 @@ mod turns;
 mod view;
 
 pub use counters::{Event, Printed, Trace};
-pub use device::{run_device, run_device_on_ranks, run_device_stream};
+pub use device::{record_device, run_device, run_device_on_ranks, run_device_stream};
 
 pub use error::{EmuError, ErrorDetail, ErrorKind};
 pub use kernel::{run_kernel, run_kernel_on_ranks, run_kernel_stream};
@@ -43,3 +44,4 @@ pub use options::{Options, Policy, Schedule};
 pub use overlap::{Bound, StreamLaunch, StreamMemory};
 pub use plan::{EmuExecutor, PlanFailure, SourceError, instantiate, signature};
 pub use ranks::fill_ranks;
+pub use record::{MAX_EVENTS, Record, RecordedRace, Site, Who};

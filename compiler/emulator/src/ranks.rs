@@ -18,6 +18,7 @@ use crate::grid::{self, Ended, Meets};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
+use crate::record::Recorder;
 use crate::turns::{self, Awaited, MAX_PARTS};
 use crate::view::Launched;
 
@@ -33,6 +34,7 @@ pub(crate) struct Ranks<'k> {
     /// How often each rank launches it.
     pub(crate) launches: usize,
     pub(crate) options: &'k Options,
+    pub(crate) recorder: Option<&'k Recorder>,
 }
 
 /// A launch of a rank: the memory that it starts with, and what its CTAs left so far.
@@ -49,7 +51,7 @@ pub(crate) fn run<S: Send>(
     shared: impl Fn() -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Vec<Trace>, EmuError> {
-    let Ranks { params, launch, roles, span, meets, launches, options } = *ranks;
+    let Ranks { params, launch, roles, span, meets, launches, options, recorder } = *ranks;
     let world = launch.world.unwrap_or(1) as usize;
     if memories.len() != world {
         let message = format!("a kernel over {world} ranks, with memory for {}", memories.len());
@@ -99,7 +101,9 @@ pub(crate) fn run<S: Send>(
             let extents = launch::check(params, memory)?;
             let (fabric, grid, role, seat) = (&fabric, launch.grid, None, Some(seat));
             let party = Party { fabric, seat, rank, world, grid, cta, role };
-            let launched = Launched::new(params, memory, &extents, launch, options).among(party);
+            let launched = Launched::new(params, memory, &extents, launch, options)
+                .among(party)
+                .recorded(recorder);
             let cluster = Cluster::new(vec![position], &shared);
             let ended = run(position, launched, Member::start(&cluster, seat, 0))?;
             let mut all = stage.ended.lock().unwrap_or_else(PoisonError::into_inner);

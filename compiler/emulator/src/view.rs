@@ -1,5 +1,7 @@
 //! What one CTA sees of memory: the buffers as they were at launch, and its own stores above them.
 
+mod copy;
+
 use std::collections::BTreeMap;
 
 use kernel_abi::{Access, DType, numeric};
@@ -15,8 +17,10 @@ use crate::launch::{self, Extents};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
 use crate::overlap::{Does, Passenger};
+use crate::record::Recorder;
 use crate::roles::Clock;
 use crate::turns::Seat;
+use copy::copy;
 
 /// Elements of a page of stores.
 pub(crate) const PAGE: usize = 256;
@@ -33,6 +37,8 @@ pub(crate) struct Launched<'m> {
     party: Option<Party<'m>>,
     /// The CTA among those of other launches, where these may overlap.
     passenger: Option<Passenger<'m>>,
+    /// Keeps what happens.
+    pub(crate) recorder: Option<&'m Recorder>,
 }
 
 impl<'m> Launched<'m> {
@@ -44,7 +50,7 @@ impl<'m> Launched<'m> {
         options: &Options,
     ) -> Launched<'m> {
         let early = launch.pdl.is_consumer() && options.producer_running;
-        Launched { params, memory, extents, early, party: None, passenger: None }
+        Launched { params, memory, extents, early, party: None, passenger: None, recorder: None }
     }
 
     /// The same in a stream of launches that may overlap.
@@ -55,6 +61,16 @@ impl<'m> Launched<'m> {
     /// The same among other CTAs.
     pub(crate) fn among(self, party: Party<'m>) -> Launched<'m> {
         Launched { party: Some(party), ..self }
+    }
+
+    /// The same with a recorder, where there is one.
+    pub(crate) fn recorded(self, recorder: Option<&'m Recorder>) -> Launched<'m> {
+        Launched { recorder, ..self }
+    }
+
+    /// The rank.
+    pub(crate) fn rank(&self) -> u32 {
+        self.party.map_or(0, |party| u32::try_from(party.rank).unwrap_or(u32::MAX))
     }
 
     /// The party, where a buffer is shared with others.
@@ -759,72 +775,5 @@ impl<'m> View<'m> {
         EmuError::new(ErrorKind::Poison, span, message)
             .at(self.launched.coordinate(param, index as u64))
             .other(p.span, format!("declared `{}`", p.access))
-    }
-}
-
-/// Copies elements of 4 bits, the even one in the low half of its byte.
-fn copy_nibbles(bytes: &[u8], start: usize, mut out: &mut [u8]) {
-    if !start.is_multiple_of(2)
-        && let Some((first, rest)) = std::mem::take(&mut out).split_first_mut()
-    {
-        *first = bytes[start / 2] >> 4;
-        out = rest;
-    }
-    let bytes = &bytes[start.div_ceil(2)..];
-    let (pairs, last) = out.as_chunks_mut::<2>();
-    for ([low, high], byte) in pairs.iter_mut().zip(bytes) {
-        *low = byte & 0xf;
-        *high = byte >> 4;
-    }
-    if let ([last], Some(byte)) = (last, bytes.get(pairs.len())) {
-        *last = byte & 0xf;
-    }
-}
-
-/// Copies elements of little-endian memory into `out[at..]`.
-fn copy(bytes: &[u8], dtype: DType, start: usize, count: usize, out: &mut Elements, at: usize) {
-    let Some(size) = dtype.bytes().map(|s| s as usize) else {
-        copy_nibbles(bytes, start, &mut out.vec_mut()[at..at + count]);
-        return;
-    };
-    let bytes = &bytes[start * size..(start + count) * size];
-    match out.words_mut() {
-        Words::W8(out) => out[at..at + count].copy_from_slice(bytes),
-        Words::W16(out) => {
-            let (words, _) = bytes.as_chunks::<2>();
-            for (o, w) in out[at..at + count].iter_mut().zip(words) {
-                *o = u16::from_le_bytes(*w);
-            }
-        }
-        Words::W32(out) => {
-            let (words, _) = bytes.as_chunks::<4>();
-            for (o, w) in out[at..at + count].iter_mut().zip(words) {
-                *o = u32::from_le_bytes(*w);
-            }
-        }
-        Words::W64(out) => {
-            let (words, _) = bytes.as_chunks::<8>();
-            for (o, w) in out[at..at + count].iter_mut().zip(words) {
-                *o = u64::from_le_bytes(*w);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nibbles_start_and_end_anywhere() {
-        let bytes = [0x10, 0x32, 0x54, 0x76];
-        for start in 0..8 {
-            for count in 0..=8 - start {
-                let mut out = vec![99; count];
-                copy_nibbles(&bytes, start, &mut out);
-                let wanted: Vec<u8> = (start as u8..(start + count) as u8).collect();
-                assert_eq!(out, wanted);
-            }
-        }
     }
 }

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use kernel_dsl::diag::{Code, Diagnostic, Severity};
 use kernel_dsl::source::SourceMap;
 use kernel_emulator::{
-    EmuError, Memory, Options, Schedule, run_device, run_device_on_ranks, run_kernel,
-    run_kernel_on_ranks,
+    EmuError, Memory, Options, Schedule, record_device, run_device, run_device_on_ranks,
+    run_kernel, run_kernel_on_ranks,
 };
 use kernel_ir::pipeline::{self, Built};
 use kernel_ir::print;
@@ -47,7 +47,7 @@ pub struct Subject<'a> {
 pub enum Verdict {
     /// A finding before anything runs.
     Refused(Code),
-    /// An error of a run on the emulator.
+    /// An error of a run on the emulator, or a race by the axioms of the memory model.
     Found(Code),
     /// Other results on the emulator.
     Differs,
@@ -179,7 +179,17 @@ impl Subject<'_> {
                 Ok(_) => {}
             }
         }
-        Verdict::Survives
+        self.races(&built, &original.memories).map_or(Verdict::Survives, Verdict::Found)
+    }
+
+    /// What the axioms of the memory model say of a run that gave what it should.
+    fn races(&self, built: &Built, memories: &[Memory]) -> Option<Code> {
+        let schedule = Schedule::numbered(self.schedules.1, 0);
+        let options = Options { schedule, max_steps: MAX_STEPS, ..Options::STANDARD };
+        let mut memories = memories.to_vec();
+        let (_, record) =
+            record_device(&built.device, &mut memories, self.launches, &options).ok()?;
+        record.races()?.first().map(|race| race.to_error().code())
     }
 
     pub(crate) fn build(&self, text: &str) -> Result<Built, Vec<Diagnostic>> {

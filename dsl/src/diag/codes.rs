@@ -179,6 +179,7 @@ codes! {
     E0718 "race between roles";
     E0719 "barrier out of turn";
     E0720 "race between launches";
+    E0721 "race by the axioms of the memory model";
 
     // The back end and its tools.
     E0801 "ptxas is missing";

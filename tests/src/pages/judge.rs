@@ -8,7 +8,7 @@ use kernel_ir::layout::{AnswerOptions, answer_line};
 use super::{Block, Page, Purpose};
 use crate::directive::Directives;
 use crate::program::{self, Program};
-use crate::suite;
+use crate::{recorded, suite};
 
 /// What an example gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,6 +69,9 @@ pub fn tile(page: &Page, block: &Block) -> Result<Found, String> {
                 Ok(built) if is_run && !is_chain => {
                     found.extend(built.diagnostics.iter().cloned());
                     found.extend(suite::error_of_run(&built, &directives)?);
+                    if page.code == "E0721" {
+                        found.extend(recorded::races(&built, &directives)?);
+                    }
                 }
                 Ok(built) => found.extend(built.diagnostics),
                 Err(findings) => found.extend(findings),

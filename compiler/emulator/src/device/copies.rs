@@ -5,15 +5,18 @@ use std::collections::VecDeque;
 use kernel_abi::{DType, numeric};
 use kernel_ir::device::{Address, LocId, Piece, Place, Vector};
 use kernel_ir::ops::Elements;
+use kernel_memory_model::event::{Proxy, Way};
 
 use super::Machine;
 use crate::error::EmuError;
+use crate::record::Noted;
 
 /// Bytes on their way.
 struct Arrival {
     thread: usize,
     at: i64,
     bytes: Vec<u8>,
+    noted: Noted,
 }
 
 /// The copies of all threads.
@@ -63,12 +66,14 @@ impl Machine<'_> {
                     }
                 };
                 buffer.fill(0, piece.len as usize);
+                let mut read = None;
                 if count > 0 {
                     let view = &mut self.view;
                     view.check_read(param, span)?;
                     let start = view.inside(param, start, count, span).map_err(|e| e.thread(t))?;
                     view.load(param, start as u64, count, &mut buffer, 0, span)
                         .map_err(|e| e.thread(t))?;
+                    read = Some(start as u64);
                 }
                 let to = vector(piece, piece.dest);
                 let start = self.start(&to, t, loc)?;
@@ -79,7 +84,18 @@ impl Machine<'_> {
                 }
                 let by = self.by(t, span);
                 self.member.own().begin_copy(at, bytes.len(), by)?;
-                self.copies.open.push(Arrival { thread: t, at, bytes });
+                let noted = match self.recording() {
+                    Some(recording) => {
+                        let own = self.number_of(self.member.rank());
+                        let written = (recording.shared(own, at, bytes.len()), Way::Write);
+                        let read = self.bytes_of(&recording, param, read.unwrap_or(0), count);
+                        let both = [written, (read, Way::Read)];
+                        let accesses = if count > 0 { &both[..] } else { &both[..1] };
+                        recording.begin(t..t + 1, accesses, Proxy::Generic, span)
+                    }
+                    None => Noted::new(),
+                };
+                self.copies.open.push(Arrival { thread: t, at, bytes, noted });
             }
         }
         Ok(())
@@ -92,6 +108,10 @@ impl Machine<'_> {
             for arrival in self.copies.groups.pop_front().into_iter().flatten() {
                 let by = self.by(arrival.thread, span);
                 self.member.own().write(arrival.at, &arrival.bytes, by)?;
+                if let Some(recording) = self.recording() {
+                    let thread = arrival.thread;
+                    recording.complete(thread..thread + 1, &arrival.noted);
+                }
             }
         }
         Ok(())

@@ -4,11 +4,14 @@ use kernel_abi::{DType, numeric};
 use kernel_ir::device::{Address, LocId, Piece, Place};
 use kernel_ir::kernel::{MapId, ParamId, TensorMap};
 use kernel_ir::ops::Elements;
+use kernel_memory_model::event::{Proxy, Way};
 
 use super::Machine;
 use super::copies::vector;
+use super::record::joined;
 use crate::departures::{Landing, changed};
 use crate::error::{EmuError, ErrorKind};
+use crate::record::Noted;
 use crate::roles::Late;
 
 /// What a copy moves.
@@ -16,6 +19,8 @@ pub(super) struct Cargo {
     /// Pieces of shared memory, with what would have been read when the copy started.
     pieces: Vec<(i64, Vec<u8>)>,
     elements: Elements,
+    /// Its reads and its writes, for the recorder.
+    noted: [Noted; 2],
 }
 
 impl Machine<'_> {
@@ -92,7 +97,23 @@ impl Machine<'_> {
             self.view.note_copy(param, start, count, span)?;
         }
         let landing = Landing::new(param, runs);
-        self.departures.start(Cargo { pieces: read, elements }, landing, late, span)
+        let noted = self.note_copy_out(&read, &landing, loc);
+        self.departures.start(Cargo { pieces: read, elements, noted }, landing, late, span)
+    }
+
+    fn note_copy_out(&self, read: &[(i64, Vec<u8>)], landing: &Landing, loc: LocId) -> [Noted; 2] {
+        let Some(recording) = self.recording() else { return [Noted::new(), Noted::new()] };
+        let own = self.number_of(self.member.rank());
+        let pieces = joined(read.iter().map(|(at, bytes)| (*at, bytes.len())));
+        let reads: Vec<_> = pieces
+            .into_iter()
+            .map(|(at, len)| (recording.shared(own, at, len), Way::Read))
+            .collect();
+        let write = |&(start, count, _): &(u64, usize, usize)| {
+            (self.bytes_of(&recording, landing.param, start, count), Way::Write)
+        };
+        let writes: Vec<_> = landing.runs.iter().map(write).collect();
+        [reads, writes].map(|all| recording.begin(0..1, &all, Proxy::Async, self.span(loc)))
     }
 
     pub(super) fn settle_departures(
@@ -104,7 +125,7 @@ impl Machine<'_> {
         let at = self.span(loc);
         let mut settled = self.departures.settled(pending as usize);
         for departure in settled.iter_mut().flatten() {
-            let Cargo { pieces, elements } = &departure.copy;
+            let Cargo { pieces, elements, noted } = &departure.copy;
             let Landing { param, runs } = &departure.landing;
             let span = departure.span;
             if !std::mem::replace(&mut departure.has_read, true) {
@@ -118,11 +139,17 @@ impl Machine<'_> {
                     shared.read(*place, &mut vec![0; bytes.len()], by)?;
                 }
                 departure.late.commit(self.clock.stamp(at));
+                if let Some(recording) = self.recording() {
+                    recording.complete(0..1, &noted[0]);
+                }
             }
             if !reads {
                 self.view.begin_store(*param, span)?;
                 for &(start, count, at) in runs {
                     self.view.store(*param, start, count, elements, at, span)?;
+                }
+                if let Some(recording) = self.recording() {
+                    recording.complete(0..1, &noted[1]);
                 }
             }
         }

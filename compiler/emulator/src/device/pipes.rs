@@ -10,6 +10,7 @@ use kernel_ir::ops::Elements;
 
 use super::Machine;
 use super::copies::vector;
+use super::record::Runs;
 use super::shared::{By, Shared};
 use crate::error::{EmuError, ErrorKind};
 use crate::pipes::{HasRounds, Pipes, Place};
@@ -68,24 +69,33 @@ impl<'k> Machine<'k> {
         let span = self.span(loc);
         match pipe {
             // Barriers are made anew for each region, and what ended before is there for all ways of reading.
-            DevicePipe::Init | DevicePipe::Fence | DevicePipe::Prefetch { .. } => Ok(()),
+            DevicePipe::Init | DevicePipe::Prefetch { .. } => Ok(()),
+            DevicePipe::Fence => {
+                self.note_proxy_fence();
+                Ok(())
+            }
             DevicePipe::Wait { barrier, slot, rounds } => {
                 let (Post { role, pipes }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
                 if self.kernel.barriers[*barrier].barrier.of_cluster {
                     let member = self.member;
                     let come = || member.own().come(*barrier);
-                    return pipes.wait_for_bytes(seat, role, place, come, &mut self.clock, span);
+                    pipes.wait_for_bytes(seat, role, place, come, &mut self.clock, span)?;
+                    self.note_wait(place, 1);
+                    return Ok(());
                 }
                 let rounds = u64::try_from(self.agreed(*rounds, loc)?).unwrap_or(0);
                 self.flights.waited = true;
-                pipes.wait(seat, role, place, rounds, &mut self.clock, span)
+                pipes.wait(seat, role, place, rounds, &mut self.clock, span)?;
+                self.note_wait(place, rounds);
+                Ok(())
             }
             DevicePipe::Announce { barrier, slot } => {
                 let (Post { pipes, .. }, seat) = self.post();
                 let place = self.slot_of(*barrier, *slot, loc)?;
                 let bytes = self.kernel.barriers[*barrier].barrier.bytes_awaited();
                 if pipes.counts_in(self.member.rank(), place) == self.member.rank() {
+                    self.note_arrival(place, 1, (1, self.member.targets(false)));
                     pipes.arrive(place, 1, bytes, &mut self.clock, span)?;
                 }
                 seat.pass(span)
@@ -100,9 +110,12 @@ impl<'k> Machine<'k> {
                 let role = &self.kernel.roles[role];
                 let arrivals = if role.elect { 1 } else { role.warps };
                 if self.kernel.barriers[*barrier].barrier.between == Between::Gathered {
+                    self.note_arrival(place, self.threads, (arrivals, 0..1));
                     pipes.arrive_at_first(self.member, place, arrivals, &mut self.clock, span)?;
                     return seat.pass(span);
                 }
+                let targets = self.member.targets(*everywhere);
+                self.note_arrival(place, self.threads, (arrivals, targets));
                 pipes.arrive(place, arrivals, 0, &mut self.clock, span)?;
                 if *everywhere {
                     pipes.arrive_at_others(self.member, place, arrivals, span)?;
@@ -183,17 +196,20 @@ impl<'k> Machine<'k> {
         for i in 0..len {
             numeric::write_element(dtype, &mut bytes, i, elements.get(i));
         }
-        self.fill(&[(at, bytes)], place, span)
+        self.fill(&[(at, bytes)], &(param, vec![(from as u64, len)]), place, loc)
     }
 
     /// Starts a copy of pieces to the own CTA or to all of the cluster, each of which counts its bytes.
     pub(super) fn fill(
         &mut self,
         pieces: &[(i64, Vec<u8>)],
+        source: &Runs,
         (place, everywhere): (Place, bool),
-        span: Span,
+        loc: LocId,
     ) -> Result<(), EmuError> {
-        self.fill_in(self.member.targets(everywhere), pieces, place, span)
+        let targets = self.member.targets(everywhere);
+        self.note_fill(targets.clone(), pieces, Some(source), place, loc);
+        self.fill_in(targets, pieces, place, self.span(loc))
     }
 
     fn fill_in(
@@ -241,6 +257,7 @@ impl<'k> Machine<'k> {
     ) -> Result<(), EmuError> {
         let (Post { pipes, .. }, span) = (self.post().0, self.span(loc));
         let Some((cta, sent)) = self.sent(src, dest, vector, loc)? else { return Ok(()) };
+        self.note_fill(cta..cta + 1, &sent, None, place, loc);
         if !self.kernel.barriers[place.barrier].barrier.of_cluster {
             return self.fill_in(cta..cta + 1, &sent, place, span);
         }

@@ -14,9 +14,38 @@ use kernel_ir::ops::{Elements, wgmma};
 use super::Machine;
 use super::registers::{Registers, some_if_any};
 use crate::error::{EmuError, ErrorKind};
+use crate::record::Noted;
 
 /// Elements of a row that one instruction reads, in bytes.
 const ROW_BYTES: usize = WgmmaAtom::DEPTH_BYTES as usize;
+
+/// Bytes that lie together in shared memory whatever the swizzle.
+const PIECE_BYTES: usize = 16;
+
+/// The pieces of a matrix from byte `start` of its tile: the first row and byte of a row that each holds, and where it
+/// lies. A piece is of one row, or, of a matrix that lies across, of one byte of eight rows.
+fn pieces(matrix: &Matrix, rows: u32, start: i64) -> Vec<((usize, usize), i64)> {
+    let place = |further: usize| {
+        let at = start.saturating_add_unsigned(further as u64);
+        let at = wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
+        i64::from(matrix.base).saturating_add_unsigned(at)
+    };
+    let (line, rows) = (matrix.line as usize, rows as usize);
+    if let Some(block) = matrix.across {
+        let of = |k: usize, first: usize| {
+            let column = first * 2;
+            let (blocks, within) = match block {
+                0 => (0, column),
+                _ => (column / line, column % line),
+            };
+            ((first, k * 2), place(k * line + blocks * block as usize + within))
+        };
+        let all = (0..ROW_BYTES / 2).flat_map(|k| (0..rows).step_by(8).map(move |row| (k, row)));
+        return all.map(|(k, first)| of(k, first)).collect();
+    }
+    let all = (0..rows).flat_map(|row| (0..ROW_BYTES).step_by(PIECE_BYTES).map(move |c| (row, c)));
+    all.map(|(row, column)| ((row, column), place(row * line + column))).collect()
+}
 
 /// The elements that lie in bytes.
 pub(super) fn elements(dtype: DType, bytes: &[u8]) -> Elements {
@@ -35,6 +64,7 @@ struct Product<'k> {
     starts: [i64; 2],
     /// What it would have read when it started.
     seen: [Vec<u8>; 2],
+    noted: Noted,
     loc: LocId,
 }
 
@@ -55,6 +85,7 @@ impl<'k> Machine<'k> {
             WarpgroupOp::ProxyFence => {
                 self.products.fences += 1;
                 self.member.own().fenced(self.clock.agent(), self.products.fences);
+                self.note_proxy_fence();
             }
             WarpgroupOp::Fence { .. } => {}
             WarpgroupOp::Mma(product) => self.begin_product(product, loc)?,
@@ -106,9 +137,32 @@ impl<'k> Machine<'k> {
                 },
                 self.matrix(&product.b, product.n, starts[1], thread, loc)?,
             ];
-            self.products.open.push(Product { product, thread, from_zero, starts, seen, loc });
+            let noted = self.note_product(product, starts, thread, loc);
+            let begun = Product { product, thread, from_zero, starts, seen, noted, loc };
+            self.products.open.push(begun);
         }
         Ok(())
+    }
+
+    /// What a product reads of shared memory.
+    fn note_product(
+        &self,
+        product: &WarpgroupProduct,
+        starts: [i64; 2],
+        thread: usize,
+        loc: LocId,
+    ) -> Noted {
+        if self.recording().is_none() {
+            return Noted::new();
+        }
+        let right = pieces(&product.b, product.n, starts[1]);
+        let left = match &product.a {
+            Factor::Shared(a) => pieces(a, WgmmaAtom::ROWS, starts[0]),
+            Factor::Registers { .. } => Vec::new(),
+        };
+        let all = left.into_iter().chain(right).map(|(_, at)| (at, PIECE_BYTES));
+        let threads = thread..thread + (WgmmaAtom::WARPS * LANES) as usize;
+        self.note_reads((threads, self.member.rank()), all, loc)
     }
 
     /// The first byte of each matrix from the start of its tile.
@@ -164,43 +218,28 @@ impl<'k> Machine<'k> {
     ) -> Result<Vec<u8>, EmuError> {
         let by = self.by(thread, self.span(loc));
         let mut bytes = vec![0; rows as usize * ROW_BYTES];
-        if let Some(block) = matrix.across {
-            // Eight columns of 16 bits a piece.
-            for k in 0..ROW_BYTES / 2 {
-                for first in (0..rows as usize).step_by(8) {
-                    let column = first * 2;
-                    let (blocks, within) = match block {
-                        0 => (0, column),
-                        _ => (column / matrix.line as usize, column % matrix.line as usize),
-                    };
-                    let further = k * matrix.line as usize + blocks * block as usize + within;
-                    let at = start + further as i64;
-                    let at =
-                        wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
-                    let at = i64::from(matrix.base).saturating_add_unsigned(at);
-                    let mut piece = [0; 16];
-                    self.member.own().read_published(at, &mut piece, by, "a product")?;
-                    for (i, element) in piece.chunks(2).enumerate() {
-                        let place = (first + i) * ROW_BYTES + k * 2;
-                        bytes[place..place + 2].copy_from_slice(element);
-                    }
-                }
+        for ((row, column), at) in pieces(matrix, rows, start) {
+            let mut piece = [0; PIECE_BYTES];
+            self.member.own().read_published(at, &mut piece, by, "a product")?;
+            if matrix.across.is_none() {
+                let place = row * ROW_BYTES + column;
+                bytes[place..place + PIECE_BYTES].copy_from_slice(&piece);
+                continue;
             }
-            return Ok(bytes);
-        }
-        for (row, line) in bytes.chunks_mut(ROW_BYTES).enumerate() {
-            for (piece, out) in line.chunks_mut(16).enumerate() {
-                let at = start + row as i64 * i64::from(matrix.line) + piece as i64 * 16;
-                let at = wgmma::swizzled(u64::try_from(at).unwrap_or(u64::MAX / 2), matrix.line);
-                let at = i64::from(matrix.base).saturating_add_unsigned(at);
-                self.member.own().read_published(at, out, by, "a product")?;
+            for (i, element) in piece.chunks(2).enumerate() {
+                let place = (row + i) * ROW_BYTES + column;
+                bytes[place..place + 2].copy_from_slice(element);
             }
         }
         Ok(bytes)
     }
 
     fn complete(&mut self, under_way: &Product<'k>, loc: LocId) -> Result<(), EmuError> {
-        let Product { product, thread, from_zero, starts, seen, loc: begun } = under_way;
+        let Product { product, thread, from_zero, starts, seen, noted, loc: begun } = under_way;
+        if let Some(recording) = self.recording() {
+            let threads = *thread..thread + (WgmmaAtom::WARPS * LANES) as usize;
+            recording.complete(threads, noted);
+        }
         let operands = [
             match &product.a {
                 Factor::Shared(a) => self.matrix(a, WgmmaAtom::ROWS, starts[0], *thread, loc)?,

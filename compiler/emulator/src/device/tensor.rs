@@ -23,9 +23,8 @@ impl Machine<'_> {
         place: (Place, bool),
         loc: LocId,
     ) -> Result<(), EmuError> {
-        let span = self.span(loc);
         let map = &self.kernel.maps[map];
-        let elements = self.read_box(map, at, loc)?;
+        let (elements, runs) = self.read_box(map, at, loc)?;
         let (dtype, places) = self.box_places(map, at, dest, loc)?;
         let mut bytes = vec![0; numeric::bytes_of(dtype, elements.len())];
         for i in 0..elements.len() {
@@ -36,7 +35,7 @@ impl Machine<'_> {
             .zip(bytes.chunks(PIECE))
             .map(|(at, piece)| (at, piece.to_vec()))
             .collect();
-        self.fill(&pieces, place, span)
+        self.fill(&pieces, &(map.param, runs), place, loc)
     }
 
     /// The type of a box in shared memory, and where its pieces lie there.
@@ -76,8 +75,13 @@ impl Machine<'_> {
         Ok((*dtype, (first..).step_by(PIECE).take(bytes / PIECE).map(place).collect()))
     }
 
-    /// The elements of a box, the first axis of its map fastest; zeros where there is no buffer.
-    fn read_box(&mut self, map: &TensorMap, at: &[i64], loc: LocId) -> Result<Elements, EmuError> {
+    /// The elements of a box, the first axis of its map fastest, zeros where there is no buffer; and what was read.
+    fn read_box(
+        &mut self,
+        map: &TensorMap,
+        at: &[i64],
+        loc: LocId,
+    ) -> Result<(Elements, Vec<(u64, usize)>), EmuError> {
         let span = self.span(loc);
         let dtype = self.kernel.params[map.param].dtype;
         let mut elements = Elements::splat(dtype, 0, map.elements() as usize);
@@ -87,11 +91,13 @@ impl Machine<'_> {
             rows.push((start, count, to));
             Ok(())
         })?;
+        let mut runs = Vec::with_capacity(rows.len());
         for (start, count, to) in rows {
             let from = self.view.inside(map.param, start, count, span)?;
             self.view.load(map.param, from as u64, count, &mut elements, to, span)?;
+            runs.push((from as u64, count));
         }
-        Ok(elements)
+        Ok((elements, runs))
     }
 
     /// Calls `see` with each row of a box that lies in its buffer: first element, number, and first of the box.

@@ -21,6 +21,7 @@ use super::shared::{By, Shared};
 use crate::cluster::Member;
 use crate::error::{EmuError, ErrorKind};
 use crate::pipes::HasRounds;
+use crate::record::Noted;
 use crate::roles::{Clock, Late};
 use crate::tmem::{Factors, TensorMemory};
 
@@ -75,6 +76,8 @@ pub(super) struct Flights {
     pair: bool,
     /// All that the role has started, for those who write what they read.
     started: Vec<Arc<Late>>,
+    /// The same for the recorder.
+    noted: Noted,
     /// They have waited since the last fence: what others did in tensor memory is not ordered yet.
     pub(super) waited: bool,
     /// They have loaded since the last fence: others may not rely on that being done.
@@ -208,6 +211,10 @@ impl<'k> Machine<'k> {
         }
         drop(shared);
         self.flights.started.push(late);
+        let bytes = SCALE_WORD as usize;
+        let pieces = words.pieces.iter().map(|&at| (at, bytes));
+        let noted = self.note_reads((0..1, self.member.rank()), pieces, loc);
+        self.flights.noted.extend(noted);
         self.flights.products.push(Started::Scales(Scales { column, words, span }));
         Ok(())
     }
@@ -251,6 +258,11 @@ impl<'k> Machine<'k> {
         }
         self.flights.started.push(late);
         self.flights.pair |= product.pair;
+        for (cta, parts) in &operands {
+            let pieces = parts.iter().flat_map(|operand| &operand.pieces);
+            let noted = self.note_reads((0..1, *cta), pieces.map(|&at| (at, PIECE_BYTES)), loc);
+            self.flights.noted.extend(noted);
+        }
         let bytes: usize = operands.iter().map(|(_, [a, _])| a.seen.len()).sum();
         let elements = bytes * 8 / left.bits() as usize;
         self.flops += (2 * elements * columns.1) as u64;
@@ -298,6 +310,7 @@ impl<'k> Machine<'k> {
     ) -> Result<(), EmuError> {
         let (post, seat) = self.post();
         let (place, span) = (self.slot_of(barrier, slot, loc)?, self.span(loc));
+        self.note_commit(place, everywhere, &self.flights.noted);
         let round = post.pipes.stamp(place, span);
         let products = std::mem::take(&mut self.flights.products);
         let own = self.member.rank();

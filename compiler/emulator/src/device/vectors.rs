@@ -5,6 +5,7 @@ use kernel_dsl::source::Span;
 use kernel_ir::device::{Arg, FragId, LocId, Place, Vector};
 use kernel_ir::kernel::ParamId;
 use kernel_ir::ops::{AtomicOp, Elements, ReduceOp};
+use kernel_memory_model::event::Way;
 
 use super::Machine;
 use super::registers::{self, Registers};
@@ -73,7 +74,9 @@ impl Machine<'_> {
                 view.check_read(*param, span)?;
                 let start = view.inside(*param, start, count, span).map_err(|e| e.thread(t))?;
                 view.load(*param, start as u64, count, buffer, t * count, span)
-                    .map_err(|e| e.thread(t))
+                    .map_err(|e| e.thread(t))?;
+                self.note_buffer(t, (*param, start, count), Way::Read, loc);
+                Ok(())
             }
             Place::Multicast { param, fold } => {
                 let (memory, fold) = self.reached(*param, *fold);
@@ -83,7 +86,9 @@ impl Machine<'_> {
                 let start = view.inside(memory, start, count, span).map_err(|e| e.thread(t))?;
                 let fold = fold.expect("a load at a multicast address folds");
                 view.load_multicast((memory, fold), start as u64, count, buffer, t * count, span)
-                    .map_err(|e| e.thread(t))
+                    .map_err(|e| e.thread(t))?;
+                self.note_multicast(t, (memory, start, count), Way::Read, loc);
+                Ok(())
             }
             Place::Peer { .. } => unreachable!("ranks read their own memory alone"),
             Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
@@ -92,6 +97,7 @@ impl Machine<'_> {
                 let mut bytes = [0u8; 16];
                 let bytes = &mut bytes[..numeric::bytes_of(*dtype, count)];
                 self.member.shared(owner).read(at, bytes, self.by(t, span))?;
+                self.note_shared(t, (owner, at, bytes.len()), Way::Read, loc);
                 for i in 0..count {
                     let code = numeric::read_element(*dtype, bytes, i);
                     buffer.set(t * count + i, code.expect("the vector is as long as its bytes"));
@@ -150,10 +156,12 @@ impl Machine<'_> {
                             let changed =
                                 view.update(*param, start as u64, op, buffer.get(0), span);
                             changed.map_err(|e| e.thread(t))?;
+                            self.note_update(t, (*param, start as i64), loc);
                             continue;
                         }
                         view.store(*param, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
+                        self.note_buffer(t, (*param, start, count), Way::Write, loc);
                     }
                     Place::Peer { param, rank: (frag, element) } => {
                         let dtype = self.kernel.params[*param].dtype;
@@ -164,6 +172,11 @@ impl Machine<'_> {
                         let start = start.map_err(|e| e.thread(t))?;
                         view.store_to((*param, rank), start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
+                        if let Some(recording) = self.recording() {
+                            let peer = recording.of_rank(rank);
+                            let bytes = self.bytes_of(&peer, *param, start as u64, count);
+                            recording.access(t, bytes, Way::Write, span);
+                        }
                     }
                     Place::Multicast { param, fold } => {
                         let (memory, _) = self.reached(*param, *fold);
@@ -174,6 +187,7 @@ impl Machine<'_> {
                         let start = start.map_err(|e| e.thread(t))?;
                         view.store_multicast(memory, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
+                        self.note_multicast(t, (memory, start, count), Way::Write, loc);
                     }
                     Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
                         let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
@@ -184,6 +198,7 @@ impl Machine<'_> {
                             numeric::write_element(*dtype, bytes, i, buffer.get(i));
                         }
                         self.member.shared(owner).write(at, bytes, self.by(t, span))?;
+                        self.note_shared(t, (owner, at, bytes.len()), Way::Write, loc);
                     }
                 }
             }

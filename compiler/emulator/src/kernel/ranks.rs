@@ -41,7 +41,7 @@ pub(super) fn run(
     let (params, launch, span) = (&kernel.params, &kernel.launch, kernel.span);
     let roles = kernel.roles.len();
     let meets = super::meets(kernel);
-    let ranks = Ranks { params, launch, roles, span, meets, launches, options };
+    let ranks = Ranks { params, launch, roles, span, meets, launches, options, recorder: None };
     ranks::run(&ranks, memories, || SharedTiles::new(kernel), one)
 }
 

@@ -1,5 +1,6 @@
 //! `kernelc run FILE`: one kernel on the emulator.
 
+mod model;
 mod ranks;
 mod stream;
 
@@ -62,6 +63,10 @@ pub struct RunArgs {
     /// Runs in so many orders in which CTAs of a cluster, or of several ranks, take turns, by --seed: all must give the same bits.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub schedules: u64,
+    /// Asks the axioms of the memory model too whether accesses race: every access of every thread at device level, so
+    /// small runs only.
+    #[arg(long, conflicts_with = "then")]
+    pub memory_model: bool,
     /// Launches in a row. Ranks go on at their own pace. On one rank a launch of a kernel with `pdl: consumer` or `both`
     /// overlaps the one before it: it begins when all CTAs of that one have passed `grid_launch` or have ended.
     #[arg(long, default_value_t = 1)]
@@ -145,6 +150,7 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
         }
     }
     let mut answer = report(cli.format, &built, &memory, &trace);
+    model::judge(args, &built, &[start], &options, &mut answer, &refuse)?;
     let mut staged = Staged::default();
     events(cli.format, args, &built, std::slice::from_ref(&trace), &mut answer, &mut staged);
     for (param, path) in &wanted {

@@ -7,7 +7,7 @@ use kernel_emulator::{
 };
 use kernel_ir::pipeline::Built;
 
-use super::{Level, RunArgs, events, refused, report, set_input};
+use super::{Level, RunArgs, events, model, refused, report, set_input};
 use crate::cli::{Answer, Cli, Format};
 use crate::package::Staged;
 use crate::session::{self, Refusal};
@@ -70,6 +70,7 @@ pub(super) fn execute(
         }
         answer.stdout.push_str(&report(cli.format, built, memory, trace).stdout);
     }
+    model::judge(args, built, &start, &options, &mut answer, refuse)?;
     let mut staged = Staged::default();
     events(cli.format, args, built, &traces, &mut answer, &mut staged);
     staged.commit(cli.format)?;
