@@ -29,9 +29,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = format!("attn_res_norm_cluster H={h} NB={blocks} M={m} C={c}");
         trials.push(trial(name, move || attn_res_norm(m, h, blocks, c)));
     }
-    for (m, h, d, vs) in
-        [(1, 6, 128, 8), (3, 6, 128, 4), (2, 4, 32, 1), (8, 4, 32, 4), (2, 4, 32, 2), (3, 1, 16, 8)]
-    {
+    for (m, h, d, vs) in [
+        (1, 6, 128, 8),
+        (3, 6, 128, 4),
+        (2, 4, 32, 1),
+        (8, 4, 32, 4),
+        (2, 4, 32, 2),
+        (3, 1, 16, 1),
+        (3, 1, 64, 8),
+    ] {
         let name = format!("kda_core H={h} D={d} M={m} VS={vs}");
         trials.push(trial(name, move || kda_core(m, h, d, vs)));
     }

@@ -15,7 +15,9 @@ export \"scale\"
     grid_wait;
     let v = a * load x * by;
     grid_launch;
-    store load total + v -> total;
+    let so_far = load total;
+    sync;
+    store so_far + v -> total;
     store v -> y;
 }
 ";
