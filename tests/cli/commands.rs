@@ -93,6 +93,24 @@ fn check_lists_the_passes() {
 }
 
 #[test]
+fn check_tells_how_long_the_passes_took() {
+    let kernels = "models/kimi_k3/kernels/gemv.tile";
+    let rows = kernelc(["check", "--timings", "--format", "json", kernels]);
+    let rows = rows.expect_code(0).json_lines();
+    let of_target = |row: &&serde_json::Value| row["target"] == "sm_90a";
+    let row = rows.iter().find(of_target).expect("a line for each target");
+    assert!(row["kernel"].as_str().is_some_and(|kernel| kernel.contains("K=")), "{row}");
+    assert!(row["ms"].is_number() && row["passes"]["memory-order"].is_number(), "{row}");
+    assert!(row["passes"]["device-memory-order"].is_number(), "{row}");
+    let totals: Vec<f64> = rows.iter().filter_map(|row| row["ms"].as_f64()).collect();
+    assert!(totals.is_sorted(), "{totals:?}");
+
+    let answer = kernelc(["check", "--timings", kernels]).expect_code(0);
+    assert!(answer.stdout.contains(" ms  gemv_bf16 "), "{}", answer.stdout);
+    kernelc(["check", "--timings", "--format", "sarif", kernels]).expect_code(2);
+}
+
+#[test]
 fn waivers_are_reported_with_their_reasons() {
     let text = EARLY.replace("    let v", "    // allow E0107: the host has waited\n    let v");
     let answer = kernelc_with_input(["check", "-"], text.as_bytes()).expect_code(0);

@@ -12,6 +12,7 @@ use crate::tools::Tools;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -138,6 +139,7 @@ impl Bench {
         let check = ["check".into(), largest.display().to_string()];
         let check =
             self.time("check of the largest kernel file", &check, Some(100.0), || Ok(()))?;
+        let passes = self.passes()?;
 
         remove(&all)?;
         self.once(&build_all)?;
@@ -152,13 +154,20 @@ impl Bench {
         let long = Bench { runs: self.runs.min(LONG_RUNS), ..self.clone() };
         let step = Path::new(OUT).join("step");
         let build_step = into_folder(&WHOLE_STEP, &step);
+        let all_targets = Path::new(OUT).join("all_targets");
+        remove(&all_targets)?;
+        self.once(&for_all_targets(WHOLE_STEP_SET, &all_targets))?;
         let build_step =
             long.time("all kernels of a TP16 step, cold", &build_step, Some(30_000.0), || {
                 remove(&step)
             })?;
-        let bundle = step.join(format!("{WHOLE_STEP_SET}.kbundle")).display().to_string();
-        let audit_step =
-            long.time("audit of them all", &["audit".into(), bundle], Some(30_000.0), || Ok(()))?;
+        let bundle = all_targets.join(format!("{WHOLE_STEP_SET}.kbundle")).display().to_string();
+        let audit_step = long.time(
+            "audit of them all, three targets",
+            &["audit".into(), bundle],
+            Some(30_000.0),
+            || Ok(()),
+        )?;
 
         Ok(Report {
             date: stdout(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))?.trim().into(),
@@ -166,7 +175,7 @@ impl Bench {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             commit: commit(),
             command: [&["cargo xtask bench".to_owned()], args].concat().join(" "),
-            times: vec![start_up, compile, check, rebuild, audit, build_step, audit_step],
+            times: vec![start_up, compile, check, passes, rebuild, audit, build_step, audit_step],
             sets: self.sets()?,
             spill_bytes_limit: 0,
         })
@@ -182,12 +191,7 @@ impl Bench {
         let build = |name: &str| {
             let out = Path::new(OUT).join("sets").join(name);
             remove(&out)?;
-            let mut args = ["build", KERNELS, "--set", name].map(str::to_owned).to_vec();
-            args.extend(
-                ALL_TARGETS.iter().flat_map(|target| ["--target".into(), (*target).into()]),
-            );
-            args.extend(["--out".to_owned(), out.display().to_string()]);
-            self.once(&args)?;
+            self.once(&for_all_targets(name, &out))?;
             let manifest = Manifest::read(&out)?;
             let is_unclean = |built: &&crate::manifest::Built| built.audit != Audit::Clean;
             Ok(Set {
@@ -199,6 +203,27 @@ impl Bench {
             })
         };
         names.into_iter().map(build).collect()
+    }
+
+    /// The static passes of the kernel that they take longest for, of all sets and targets.
+    fn passes(&self) -> Result<Time> {
+        let args = ["check", KERNELS, "--timings", "--format", "json"].map(str::to_owned);
+        let slowest = || -> Result<f64> {
+            let lines = stdout(&mut self.command(&args))?;
+            slowest_kernel(&lines).context("kernelc check --timings names no kernel")
+        };
+        let mut times = (0..self.runs).map(|_| slowest()).collect::<Result<Vec<f64>>>()?;
+        times.sort_by(f64::total_cmp);
+        Ok(Time {
+            name: "static passes of the slowest kernel of all sets",
+            command: shown(&self.command(&args)),
+            runs: self.runs,
+            median_ms: median(&times),
+            min_ms: times[0],
+            max_ms: times[times.len() - 1],
+            start_up_ms: None,
+            limit_ms: Some(200.0),
+        })
     }
 
     fn command(&self, args: &[String]) -> Command {
@@ -313,6 +338,20 @@ fn into_folder(build: &[&str], out: &Path) -> Vec<String> {
     args
 }
 
+/// The arguments of a build of a set for all targets into `out`.
+fn for_all_targets(set: &str, out: &Path) -> Vec<String> {
+    let mut args = ["build", KERNELS, "--set", set].map(str::to_owned).to_vec();
+    args.extend(ALL_TARGETS.iter().flat_map(|target| ["--target".into(), (*target).into()]));
+    args.extend(["--out".to_owned(), out.display().to_string()]);
+    args
+}
+
+/// The most milliseconds that a line of `kernelc check --timings` says.
+fn slowest_kernel(lines: &str) -> Option<f64> {
+    let values = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    values.filter_map(|value| value.get("ms")?.as_f64()).max_by(f64::total_cmp)
+}
+
 /// The sets of a `build.toml`: its keys that hold lists.
 fn set_names(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_suffix(" = [")).collect()
@@ -370,6 +409,13 @@ mod tests {
     fn the_median_of_an_even_number_lies_between() {
         assert!((median(&[1.0, 2.0, 9.0]) - 2.0).abs() < f64::EPSILON);
         assert!((median(&[1.0, 2.0, 4.0, 9.0]) - 3.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn the_slowest_kernel_is_the_one_with_the_most_milliseconds() {
+        let lines = "{\"code\":\"E0107\"}\n{\"ms\":12.5}\n{\"ms\":3.0}\n";
+        assert_eq!(slowest_kernel(lines), Some(12.5));
+        assert_eq!(slowest_kernel("a.tile: 1 kernels\n"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::device::DeviceKernel;
 use crate::kernel::Kernel;
 use crate::sema::{self, Bindings, KernelTemplate, Program};
 use crate::target::Target;
-use crate::verify::{self, Verified, Waived};
+use crate::verify::{self, PassTime, Verified, Waived};
 
 /// A program with what parsing and checking found.
 #[derive(Debug)]
@@ -118,6 +118,8 @@ pub struct Built {
     pub diagnostics: Vec<Diagnostic>,
     /// Findings that the author has waived.
     pub waived: Vec<Waived>,
+    /// What each pass took at both levels.
+    pub times: Vec<PassTime>,
 }
 
 /// Instantiates a kernel and verifies the kernel level.
@@ -143,7 +145,7 @@ pub fn build(
     target: Target,
 ) -> Result<Built, Vec<Diagnostic>> {
     let outcome = kernel(template, bindings, target)?;
-    let mut diagnostics = outcome.diagnostics;
+    let (mut diagnostics, mut times) = (outcome.diagnostics, outcome.times);
     let Some(verified) = outcome.verified else { return Err(diagnostics) };
     let device = match crate::expand::expand(&verified) {
         Ok(device) => device,
@@ -154,8 +156,11 @@ pub fn build(
     };
     let device = verify::device(device, &verified);
     diagnostics.extend(device.diagnostics);
+    times.extend(device.times);
     match device.verified {
-        Some(device) => Ok(Built { kernel: verified, device, diagnostics, waived: outcome.waived }),
+        Some(device) => {
+            Ok(Built { kernel: verified, device, diagnostics, waived: outcome.waived, times })
+        }
         None => Err(diagnostics),
     }
 }

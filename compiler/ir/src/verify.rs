@@ -24,6 +24,7 @@ mod words;
 pub(crate) use shared_memory::derive as number_settles;
 
 use std::ops::Deref;
+use std::time::{Duration, Instant};
 
 use kernel_dsl::diag::{Code, Diagnostic, Severity, Sink};
 
@@ -217,27 +218,44 @@ pub struct Outcome<K> {
     pub diagnostics: Vec<Diagnostic>,
     /// Findings that the author has waived, each with its reason.
     pub waived: Vec<Waived>,
+    /// What each pass took, in the order in which they ran.
+    pub times: Vec<PassTime>,
+}
+
+/// How long a pass took for one kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct PassTime {
+    /// The name of the pass.
+    pub pass: &'static str,
+    /// Time on the clock.
+    pub time: Duration,
 }
 
 /// Runs every pass of the kernel level.
 pub fn kernel(kernel: Kernel) -> Outcome<Kernel> {
     let mut sink = Sink::new();
+    let mut times = Vec::new();
     for pass in PASSES {
         if let Run::Kernel(run) = pass.run {
+            let start = Instant::now();
             run(&kernel, &mut sink);
+            times.push(PassTime { pass: pass.name, time: start.elapsed() });
         }
     }
     let (diagnostics, waived) = waivers::apply(&kernel.waivers, sink.into_sorted());
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
-    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
+    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived, times }
 }
 
 /// Runs every pass of the device level. Findings that the source waived are waived here too.
 pub fn device(kernel: DeviceKernel, source: &Verified<Kernel>) -> Outcome<DeviceKernel> {
     let mut sink = Sink::new();
+    let mut times = Vec::new();
     for pass in PASSES {
         if let Run::Device(run) = pass.run {
+            let start = Instant::now();
             run(&kernel, &mut sink);
+            times.push(PassTime { pass: pass.name, time: start.elapsed() });
         }
     }
     // A finding on the whole kernel stands where the kernel does, so that it can be waived there.
@@ -250,5 +268,5 @@ pub fn device(kernel: DeviceKernel, source: &Verified<Kernel>) -> Outcome<Device
     // A waiver that was needed at the kernel level may have nothing to silence here.
     diagnostics.retain(|d| d.code != Code::E0112);
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
-    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
+    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived, times }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use kernel_dsl::diag::{Code, Diagnostic, Severity};
@@ -9,7 +10,7 @@ use kernel_dsl::source::SourceMap;
 use kernel_ir::pipeline::{self, Front};
 use kernel_ir::sema::{Bindings, KernelTemplate};
 use kernel_ir::target::Target;
-use kernel_ir::verify::PASSES;
+use kernel_ir::verify::{PASSES, PassTime};
 
 use super::{Answer, Cli, Format, exit};
 use crate::build_file::BuildFile;
@@ -37,6 +38,9 @@ pub struct CheckArgs {
     /// Check every combination of `tune` values too.
     #[arg(long)]
     pub all_tunings: bool,
+    /// Print how long the passes took for each kernel, and the slowest pass of each.
+    #[arg(long, conflicts_with = "list")]
+    pub timings: bool,
 }
 
 /// Checks files.
@@ -44,7 +48,11 @@ pub fn run(cli: &Cli, args: &CheckArgs) -> Answer {
     if args.list {
         return list(cli.format);
     }
+    if args.timings && cli.format == Format::Sarif {
+        return *session::usage(cli.format, "SARIF has no place for --timings");
+    }
     let mut all = Answer::default();
+    let mut timings = Vec::new();
     for path in &args.paths {
         let files = if path == "-" {
             vec![path.into()]
@@ -55,13 +63,52 @@ pub fn run(cli: &Cli, args: &CheckArgs) -> Answer {
             }
         };
         for file in files {
-            let answer = one(cli, args, &file.to_string_lossy()).unwrap_or_else(|refusal| *refusal);
+            let answer = one(cli, args, &file.to_string_lossy(), &mut timings);
+            let answer = answer.unwrap_or_else(|refusal| *refusal);
             all.stdout.push_str(&answer.stdout);
             all.stderr.push_str(&answer.stderr);
             all.code = all.code.max(answer.code);
         }
     }
+    if args.timings {
+        all.stdout.push_str(&times(cli.format, &timings));
+    }
     all
+}
+
+/// What the passes took for one kernel with bindings and a target.
+struct Timing {
+    kernel: String,
+    target: Target,
+    passes: Vec<PassTime>,
+}
+
+impl Timing {
+    fn total(&self) -> Duration {
+        self.passes.iter().map(|pass| pass.time).sum()
+    }
+}
+
+/// Lines of kernels, the slowest last.
+fn times(format: Format, timings: &[Timing]) -> String {
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    let mut sorted: Vec<&Timing> = timings.iter().collect();
+    sorted.sort_by_key(|timing| timing.total());
+    let line = |timing: &Timing| {
+        let (kernel, target, total) = (&timing.kernel, timing.target, ms(timing.total()));
+        if format == Format::Json {
+            let pass = |pass: &PassTime| (pass.pass.to_owned(), ms(pass.time).into());
+            let passes: serde_json::Map<String, _> = timing.passes.iter().map(pass).collect();
+            let target = target.to_string();
+            let line = serde_json::json!({ "kernel": kernel, "target": target, "ms": total, "passes": passes });
+            return format!("{line}\n");
+        }
+        let slowest = timing.passes.iter().max_by_key(|pass| pass.time);
+        let slowest = slowest
+            .map_or_else(String::new, |pass| format!(", {} {:.2} ms", pass.pass, ms(pass.time)));
+        format!("{total:9.2} ms  {kernel} {target}{slowest}\n")
+    };
+    sorted.into_iter().map(line).collect()
 }
 
 /// What was found of one file's kernels.
@@ -71,9 +118,15 @@ struct Found {
     /// What is taken on trust, each line once.
     trusted: Vec<String>,
     instances: usize,
+    timings: Vec<Timing>,
 }
 
-fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refusal> {
+fn one(
+    cli: &Cli,
+    args: &CheckArgs,
+    path: &str,
+    timings: &mut Vec<Timing>,
+) -> Result<Answer, session::Refusal> {
     let mut session = Session::new();
     let front = session.open(cli.format, path)?;
     let explicit = session::parse_bindings(&args.bind)
@@ -105,6 +158,7 @@ fn one(cli: &Cli, args: &CheckArgs, path: &str) -> Result<Answer, session::Refus
             kernel(&session.sources, args, template, &point, &mut found);
         }
     }
+    timings.append(&mut found.timings);
     dedup(&mut found.diagnostics);
     let mut answer = output::diagnostics(cli.format, &session.sources, &found.diagnostics);
     if cli.format == Format::Text {
@@ -169,6 +223,8 @@ fn kernel(
                     }
                 }
                 found.diagnostics.extend(built.diagnostics);
+                let kernel = named(template, point);
+                found.timings.push(Timing { kernel, target, passes: built.times });
             }
             Err(diagnostics) => found.diagnostics.extend(diagnostics),
         }
@@ -192,6 +248,13 @@ fn kernel(
             }
         }
     }
+}
+
+/// The kernel with its bindings: `gemv_bf16 K=7168,M=1,N=3216`.
+fn named(template: &KernelTemplate, point: &Bindings) -> String {
+    let bindings: Vec<String> =
+        point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    [template.name(), &bindings.join(",")].join(" ").trim_end().to_owned()
 }
 
 /// The same finding for several targets or bindings is shown once, in order of place.
