@@ -146,6 +146,28 @@ fn turned(meeting: &str) -> String {
 }
 
 #[test]
+fn an_order_that_differs_is_shrunk_and_named() {
+    let folder = scratch("schedule");
+    let text = "target sm_90a;\nkernel first(inout n : gmem u32[1], output y : gmem u32[4]) launch { grid: 4, warps: 1 } {\n\
+        let at = atomic.add(n[0], 1) order relaxed scope gpu;\n\
+        // allow E0171: to see the orders\n\
+        store at -> y[cta.x];\n}\n";
+    let file = folder.file("first.tile", text);
+    let answer = kernelc(["run", &file, "--schedules", "8"]).expect_code(1);
+    assert!(answer.stderr.contains("E0715"), "{}", answer.stderr);
+    let (_, named) = answer.stderr.split_once("`--schedule ").expect("the order is named");
+    let (schedule, _) = named.split_once('`').expect("in backticks");
+    // The order in which the CTAs begin is enough.
+    assert!(schedule.ends_with(":0..1"), "{schedule}");
+    let usual = kernelc(["run", &file]).expect_code(0).stdout;
+    let other = kernelc(["run", &file, "--schedule", schedule]).expect_code(0).stdout;
+    assert_ne!(usual, other);
+    assert_eq!(other, kernelc(["run", &file, "--schedule", schedule]).expect_code(0).stdout);
+    kernelc(["run", &file, "--schedule", "fair:1"]).expect_code(2);
+    kernelc(["run", &file, "--schedule", schedule, "--schedules", "2"]).expect_code(2);
+}
+
+#[test]
 fn the_memory_model_judges_a_run() {
     let folder = scratch("memory_model");
     let right = folder.file("right.tile", turned("sync;"));
@@ -154,9 +176,13 @@ fn the_memory_model_judges_a_run() {
     let wrong = folder.file("wrong.tile", turned("// allow E0120: to see what the model says"));
     kernelc(["run", &wrong]).expect_code(0);
     let answer = kernelc(["run", &wrong, "--memory-model"]).expect_code(1);
-    for part in
-        ["error[E0721]", "wrong.tile:5:", "wrong.tile:3:", "reads it here", "writes it here"]
-    {
+    for part in [
+        "error[E0721]",
+        "wrong.tile:5:",
+        "3 | store load x -> y",
+        "reads it here",
+        "writes it here",
+    ] {
         assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
     }
     let large = folder.file(

@@ -1,5 +1,8 @@
 //! How a run is done.
 
+use std::fmt;
+use std::str::FromStr;
+
 /// How a run is done. Results do not depend on `parallel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -16,13 +19,18 @@ pub struct Options {
     pub overlap: bool,
 }
 
-/// In which order CTAs of a cluster take turns. A kernel without faults gives the same bits in every one.
+/// In which order what runs at once takes turns. A kernel without faults gives the same bits in every one.
+///
+/// As text `POLICY:SEED`, and with bounds `POLICY:SEED:FIRST..END`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
     /// How the next one is chosen.
     pub policy: Policy,
     /// Of the choices.
     pub seed: u64,
+    /// The choices that the policy makes, from the first one to the one before the second number; all others are made in
+    /// turn. Choice 0 is the order in which CTAs begin.
+    pub choices: (u64, u64),
 }
 
 /// How the next one is chosen, of those that can go on.
@@ -38,7 +46,12 @@ pub enum Policy {
 
 impl Schedule {
     /// Each in its turn.
-    pub const STANDARD: Schedule = Schedule { policy: Policy::RoundRobin, seed: 0 };
+    pub const STANDARD: Schedule = Schedule::new(Policy::RoundRobin, 0);
+
+    /// The policy makes all choices.
+    pub const fn new(policy: Policy, seed: u64) -> Schedule {
+        Schedule { policy, seed, choices: (0, u64::MAX) }
+    }
 
     /// One of many: each number gives another one, all policies in turn.
     pub fn numbered(seed: u64, number: u64) -> Schedule {
@@ -47,7 +60,87 @@ impl Schedule {
             1 => Policy::Adversarial,
             _ => Policy::RoundRobin,
         };
-        Schedule { policy, seed: seed.wrapping_add(number) }
+        Schedule::new(policy, seed.wrapping_add(number))
+    }
+
+    /// Who makes a choice.
+    pub(crate) fn policy_of(&self, choice: u64) -> Policy {
+        let (first, end) = self.choices;
+        if (first..end).contains(&choice) { self.policy } else { Policy::RoundRobin }
+    }
+
+    /// The same with as few choices of the policy, in a row, as it takes to fail still; the schedule itself where only
+    /// more than a million of them fail.
+    pub fn shrink(self, fails: impl Fn(Schedule) -> bool) -> Schedule {
+        const MOST: u64 = 1 << 20;
+        let within = |first, end| Schedule { choices: (first, end), ..self };
+        // No choice at all is the standard order.
+        let (mut passing, mut end) = (0, 1);
+        while !fails(within(0, end)) {
+            if end >= MOST {
+                return self;
+            }
+            (passing, end) = (end, end * 2);
+        }
+        while passing + 1 < end {
+            let middle = passing.midpoint(end);
+            if fails(within(0, middle)) { end = middle } else { passing = middle }
+        }
+        let (mut first, mut passing) = (0, end);
+        while first + 1 < passing {
+            let middle = first.midpoint(passing);
+            if fails(within(middle, end)) { first = middle } else { passing = middle }
+        }
+        within(first, end)
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.policy.name(), self.seed)?;
+        match self.choices {
+            (0, u64::MAX) => Ok(()),
+            (first, end) => write!(f, ":{first}..{end}"),
+        }
+    }
+}
+
+/// A text that names no schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no schedule: POLICY:SEED or POLICY:SEED:FIRST..END, with round-robin, random or adversarial as policy"
+)]
+pub struct NoSchedule(String);
+
+impl FromStr for Schedule {
+    type Err = NoSchedule;
+
+    fn from_str(text: &str) -> Result<Schedule, NoSchedule> {
+        let read = || {
+            let (policy, rest) = text.split_once(':')?;
+            let policy = Policy::ALL.into_iter().find(|known| known.name() == policy)?;
+            let (seed, choices) = match rest.split_once(':') {
+                None => (rest, (0, u64::MAX)),
+                Some((seed, choices)) => {
+                    let (first, end) = choices.split_once("..")?;
+                    (seed, (first.parse().ok()?, end.parse().ok()?))
+                }
+            };
+            Some(Schedule { policy, seed: seed.parse().ok()?, choices })
+        };
+        read().ok_or_else(|| NoSchedule(text.to_owned()))
+    }
+}
+
+impl Policy {
+    const ALL: [Policy; 3] = [Policy::RoundRobin, Policy::Random, Policy::Adversarial];
+
+    fn name(self) -> &'static str {
+        match self {
+            Policy::RoundRobin => "round-robin",
+            Policy::Random => "random",
+            Policy::Adversarial => "adversarial",
+        }
     }
 }
 
@@ -61,4 +154,31 @@ impl Options {
         schedule: Schedule::STANDARD,
         overlap: false,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_read_as_it_is_written() {
+        for text in ["random:7", "adversarial:0:3..9", "round-robin:18446744073709551615"] {
+            let schedule: Schedule = text.parse().unwrap();
+            assert_eq!(schedule.to_string(), text);
+        }
+        for text in ["", "random", "random:", "random:x", "fair:1", "random:1:2", "random:1:a..3"] {
+            assert!(text.parse::<Schedule>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_least_window_that_still_fails_is_found() {
+        let schedule = Schedule::new(Policy::Random, 3);
+        let holds =
+            |first: u64, end: u64| move |s: Schedule| s.choices.0 <= first && s.choices.1 >= end;
+        for (first, end) in [(0, 1), (5, 6), (17, 40), (0, 1000)] {
+            assert_eq!(schedule.shrink(holds(first, end)).choices, (first, end));
+        }
+        assert_eq!(schedule.shrink(|s| s.choices.1 == u64::MAX), schedule);
+    }
 }

@@ -334,7 +334,7 @@ impl Stream<'_> {
 
 /// How many CTAs, or clusters, a device of this schedule has room for.
 fn room(schedule: Schedule) -> usize {
-    match schedule.policy {
+    match schedule.policy_of(0) {
         Policy::RoundRobin => 4,
         Policy::Random | Policy::Adversarial => turns::order(7, schedule)[0] + 2,
     }

@@ -65,7 +65,7 @@ impl State {
         }
         self.turns += 1;
         let after = |&&i: &&usize| i > self.current;
-        self.current = match self.schedule.policy {
+        self.current = match self.schedule.policy_of(self.turns) {
             Policy::RoundRobin => *able.iter().find(after).unwrap_or(&able[0]),
             Policy::Random => {
                 able[(mix(self.schedule.seed, self.turns) % able.len() as u64) as usize]
@@ -108,7 +108,7 @@ impl State {
 pub(crate) fn order(count: usize, schedule: Schedule) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let pick = |n: usize| mix(schedule.seed, n as u64);
-    match schedule.policy {
+    match schedule.policy_of(0) {
         Policy::RoundRobin => {}
         Policy::Random => {
             for last in (1..count).rev() {
@@ -261,7 +261,7 @@ impl Seat<'_> {
     pub(crate) fn pick(&self, count: usize) -> usize {
         let mut state = self.turns.lock();
         state.turns += 1;
-        match state.schedule.policy {
+        match state.schedule.policy_of(state.turns) {
             Policy::RoundRobin => 0,
             Policy::Random => {
                 (mix(state.schedule.seed, state.turns) % count.max(1) as u64) as usize
@@ -411,7 +411,7 @@ mod tests {
     fn schedules() -> impl Iterator<Item = Schedule> {
         [Policy::RoundRobin, Policy::Random, Policy::Adversarial]
             .into_iter()
-            .flat_map(|policy| (0..20).map(move |seed| Schedule { policy, seed }))
+            .flat_map(|policy| (0..20).map(move |seed| Schedule::new(policy, seed)))
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `kernelc run FILE`: one kernel on the emulator.
 
 mod model;
+mod orders;
 mod ranks;
 mod stream;
 
@@ -11,7 +12,7 @@ use kernel_abi::numeric::compare::{Comparison, Tolerance, compare};
 use kernel_abi::trace::Records;
 use kernel_abi::{Access, DType, numeric, trace};
 use kernel_dsl::diag::Diagnostic;
-use kernel_emulator::{Buffer, EmuError, Memory, Options, Schedule, Trace, run_device, run_kernel};
+use kernel_emulator::{Buffer, Memory, Options, Schedule, Trace, run_device, run_kernel};
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Extent, Param, ParamId};
 use kernel_ir::pipeline::{self, Built};
@@ -21,6 +22,7 @@ use crate::output;
 use crate::package::Staged;
 use crate::session::{self, Refusal, Session};
 use crate::tensors;
+use orders::{Fault, Orders};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -63,6 +65,9 @@ pub struct RunArgs {
     /// Runs in so many orders in which CTAs of a cluster, or of several ranks, take turns, by --seed: all must give the same bits.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub schedules: u64,
+    /// Runs in this order alone, as a run that failed names it.
+    #[arg(long, value_name = "POLICY:SEED[:FIRST..END]", conflicts_with = "schedules")]
+    pub schedule: Option<Schedule>,
     /// Asks the axioms of the memory model too whether accesses race: every access of every thread at device level, so
     /// small runs only.
     #[arg(long, conflicts_with = "then")]
@@ -114,7 +119,6 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
     let refuse =
         |found: &[Diagnostic]| Box::new(output::diagnostics(cli.format, &session.sources, found));
     let built = pipeline::build(template, &bindings, target).map_err(|found| refuse(&found))?;
-    let emulated = |error: EmuError| refuse(&[error.to_diagnostic()]);
 
     if built.kernel.launch.world.is_some() {
         return ranks::execute(cli, args, &built, &|found| refuse(found));
@@ -126,29 +130,16 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
     for input in &args.inputs {
         set_input(cli.format, &built, &mut memory, input)?;
     }
-    memory.fill_missing(&built.kernel.params, args.seed).map_err(emulated)?;
+    memory
+        .fill_missing(&built.kernel.params, args.seed)
+        .map_err(|error| refuse(&[error.to_diagnostic()]))?;
     let outputs = named_files(cli.format, &built, &args.outputs)?;
     let wanted = named_files(cli.format, &built, &args.compare)?;
 
-    let options = Options {
-        producer_running: !args.producer_done,
-        max_steps: args.max_steps,
-        ..Options::STANDARD
-    };
-    let start = memory.clone();
-    let (memory, trace) = run_levels(cli.format, args.level, &built, memory, &options, &emulated)?;
-    for number in 1..args.schedules {
-        let options = Options { schedule: Schedule::numbered(args.seed, number), ..options };
-        let (other, _) =
-            run_levels(cli.format, args.level, &built, start.clone(), &options, &emulated)?;
-        if other != memory {
-            let message = format!(
-                "kernel `{}` gives other bits where CTAs take turns in another order (schedule {number})",
-                built.kernel.name
-            );
-            return Err(refused(cli.format, "E0715", &message));
-        }
-    }
+    let start = memory;
+    let run = |options: &Options| run_levels(args.level, &built, &start, options);
+    let orders = Orders { args, format: cli.format, code: "E0715", refuse: &refuse };
+    let (options, (memory, trace)) = orders.run(&built.kernel.name, &run)?;
     let mut answer = report(cli.format, &built, &memory, &trace);
     model::judge(args, &built, &[start], &options, &mut answer, &refuse)?;
     let mut staged = Staged::default();
@@ -164,36 +155,28 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
 }
 
 fn run_levels(
-    format: Format,
     level: Level,
     built: &Built,
-    memory: Memory,
+    start: &Memory,
     options: &Options,
-    emulated: &dyn Fn(EmuError) -> Refusal,
-) -> Result<(Memory, Trace), Refusal> {
-    let mut at_kernel = memory.clone();
-    let mut at_device = memory;
+) -> Result<(Memory, Trace), Fault> {
+    let mut at_kernel = start.clone();
+    let mut at_device = start.clone();
     match level {
         Level::Kernel => {
-            let trace = run_kernel(&built.kernel, &mut at_kernel, options).map_err(emulated)?;
+            let trace = run_kernel(&built.kernel, &mut at_kernel, options)?;
             Ok((at_kernel, trace))
         }
         Level::Device => {
-            let trace = run_device(&built.device, &mut at_device, options).map_err(emulated)?;
+            let trace = run_device(&built.device, &mut at_device, options)?;
             Ok((at_device, trace))
         }
         Level::Both => {
-            let trace = run_kernel(&built.kernel, &mut at_kernel, options).map_err(emulated)?;
-            run_device(&built.device, &mut at_device, options).map_err(emulated)?;
+            let trace = run_kernel(&built.kernel, &mut at_kernel, options)?;
+            run_device(&built.device, &mut at_device, options)?;
             for (id, param) in built.kernel.params.iter_enumerated() {
                 if at_kernel.buffer(id) != at_device.buffer(id) {
-                    let message = format!(
-                        "the two levels of kernel `{}` give different bits in `{}`; this is a fault of the compiler",
-                        built.kernel.name, param.name
-                    );
-                    let mut answer = session::world(format, "E0810", &message);
-                    answer.code = exit::INTERNAL;
-                    return Err(Box::new(answer));
+                    return Err(Fault::Levels(format!("`{}`", param.name)));
                 }
             }
             Ok((at_kernel, trace))

@@ -2,12 +2,12 @@
 
 use kernel_dsl::diag::Diagnostic;
 use kernel_emulator::{
-    EmuError, Memory, Options, Schedule, Trace, fill_ranks, run_device_on_ranks,
-    run_kernel_on_ranks,
+    Memory, Options, Trace, fill_ranks, run_device_on_ranks, run_kernel_on_ranks,
 };
 use kernel_ir::pipeline::Built;
 
-use super::{Level, RunArgs, events, model, refused, report, set_input};
+use super::orders::{Fault, Orders};
+use super::{Level, RunArgs, events, model, report, set_input};
 use crate::cli::{Answer, Cli, Format};
 use crate::package::Staged;
 use crate::session::{self, Refusal};
@@ -23,7 +23,6 @@ pub(super) fn execute(
         let message = "a kernel over several ranks has no --out and no --compare";
         return Err(session::usage(cli.format, message));
     }
-    let emulated = |error: EmuError| refuse(&[error.to_diagnostic()]);
     let params = &built.kernel.params;
     let world = built.kernel.launch.world.unwrap_or(1);
     let mut start: Vec<Memory> = (0..world).map(|_| Memory::new(params)).collect();
@@ -45,24 +44,10 @@ pub(super) fn execute(
             }
         }
     }
-    fill_ranks(params, &mut start, args.seed).map_err(emulated)?;
-    let options = Options {
-        producer_running: !args.producer_done,
-        max_steps: args.max_steps,
-        ..Options::STANDARD
-    };
-    let (memories, traces) = levels(cli.format, args, built, &start, &options, &emulated)?;
-    for number in 1..args.schedules {
-        let options = Options { schedule: Schedule::numbered(args.seed, number), ..options };
-        let (other, _) = levels(cli.format, args, built, &start, &options, &emulated)?;
-        if other != memories {
-            let message = format!(
-                "kernel `{}` gives other bits where ranks take turns in another order (schedule {number})",
-                built.kernel.name
-            );
-            return Err(refused(cli.format, "E0717", &message));
-        }
-    }
+    fill_ranks(params, &mut start, args.seed).map_err(|error| refuse(&[error.to_diagnostic()]))?;
+    let run = |options: &Options| levels(args, built, &start, options);
+    let orders = Orders { args, format: cli.format, code: "E0717", refuse };
+    let (options, (memories, traces)) = orders.run(&built.kernel.name, &run)?;
     let mut answer = Answer::default();
     for (rank, (memory, trace)) in memories.iter().zip(&traces).enumerate() {
         if cli.format != Format::Json {
@@ -78,33 +63,25 @@ pub(super) fn execute(
 }
 
 fn levels(
-    format: Format,
     args: &RunArgs,
     built: &Built,
     start: &[Memory],
     options: &Options,
-    emulated: &dyn Fn(EmuError) -> Refusal,
-) -> Result<(Vec<Memory>, Vec<Trace>), Refusal> {
+) -> Result<(Vec<Memory>, Vec<Trace>), Fault> {
     let (mut kernel, mut device) = (start.to_vec(), start.to_vec());
     let launches = args.launches;
-    let at_kernel = |memories: &mut [Memory]| {
-        run_kernel_on_ranks(&built.kernel, memories, launches, options).map_err(emulated)
-    };
-    let at_device = |memories: &mut [Memory]| {
-        run_device_on_ranks(&built.device, memories, launches, options).map_err(emulated)
-    };
+    let at_kernel =
+        |memories: &mut [Memory]| run_kernel_on_ranks(&built.kernel, memories, launches, options);
+    let at_device =
+        |memories: &mut [Memory]| run_device_on_ranks(&built.device, memories, launches, options);
     match args.level {
-        Level::Kernel => at_kernel(&mut kernel).map(|traces| (kernel, traces)),
-        Level::Device => at_device(&mut device).map(|traces| (device, traces)),
+        Level::Kernel => Ok(at_kernel(&mut kernel).map(|traces| (kernel, traces))?),
+        Level::Device => Ok(at_device(&mut device).map(|traces| (device, traces))?),
         Level::Both => {
             let traces = at_kernel(&mut kernel)?;
             at_device(&mut device)?;
             if kernel != device {
-                let message = format!(
-                    "the two levels of kernel `{}` give different bits; this is a fault of the compiler",
-                    built.kernel.name
-                );
-                return Err(refused(format, "E0810", &message));
+                return Err(Fault::Levels("what a rank leaves".to_owned()));
             }
             Ok((kernel, traces))
         }

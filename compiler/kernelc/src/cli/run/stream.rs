@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use kernel_dsl::diag::Diagnostic;
 use kernel_emulator::{
-    Bound, EmuError, Memory, Options, Schedule, StreamLaunch, StreamMemory, Trace,
-    run_device_stream, run_kernel_stream,
+    Bound, EmuError, Memory, Options, StreamLaunch, StreamMemory, Trace, run_device_stream,
+    run_kernel_stream,
 };
 use kernel_ir::index::IndexVec;
 use kernel_ir::kernel::{Param, ParamId};
@@ -14,7 +14,8 @@ use kernel_ir::pipeline::{self, Built, Front};
 use kernel_ir::sema::{Bindings, KernelTemplate};
 use kernel_ir::target::Target;
 
-use super::{Level, RunArgs, buffers, compare_one, encode, find, named_files, refused, set_input};
+use super::orders::{Fault, Orders};
+use super::{Level, RunArgs, buffers, compare_one, encode, find, named_files, set_input};
 use crate::cli::{Answer, Cli, Format, KernelArgs};
 use crate::output;
 use crate::package::Staged;
@@ -81,22 +82,10 @@ pub(super) fn execute(
         let name = input.split_once('=').map_or(input.as_str(), |(name, _)| name);
         find(format, &chain.kernels[0].kernel.params, name)?;
     }
-    let options = Options {
-        producer_running: !args.producer_done,
-        max_steps: args.max_steps,
-        ..Options::STANDARD
-    };
-    let (memory, traces) = chain.run(format, args.level, &options, &emulated)?;
-    for number in 1..args.schedules {
-        let options = Options { schedule: Schedule::numbered(args.seed, number), ..options };
-        let (other, _) = chain.run(format, args.level, &options, &emulated)?;
-        if other != memory {
-            let message = format!(
-                "the launches give other bits where their CTAs take turns in another order (schedule {number})"
-            );
-            return Err(refused(format, "E0720", &message));
-        }
-    }
+    let names: Vec<&str> = chain.kernels.iter().map(|built| &*built.kernel.name).collect();
+    let run = |options: &Options| chain.run(args.level, options);
+    let orders = Orders { args, format, code: "E0720", refuse: &refuse };
+    let (_, (memory, traces)) = orders.run(&names.join(", "), &run)?;
     chain.answer(cli, args, &memory, &traces)
 }
 
@@ -137,24 +126,18 @@ impl Chain {
         (0..self.launches).flat_map(|_| round()).collect()
     }
 
-    fn run(
-        &self,
-        format: Format,
-        level: Level,
-        options: &Options,
-        emulated: &dyn Fn(EmuError) -> Refusal,
-    ) -> Result<(StreamMemory, Vec<Trace>), Refusal> {
+    fn run(&self, level: Level, options: &Options) -> Result<(StreamMemory, Vec<Trace>), Fault> {
         let at_kernel = || {
             let mut memory = self.start.clone();
             let launches = self.of_all(|built| &*built.kernel);
-            let traces = run_kernel_stream(&launches, &mut memory.buffers, options);
-            traces.map(|traces| (memory, traces)).map_err(emulated)
+            let traces = run_kernel_stream(&launches, &mut memory.buffers, options)?;
+            Ok::<_, Fault>((memory, traces))
         };
         let at_device = || {
             let mut memory = self.start.clone();
             let launches = self.of_all(|built| &*built.device);
-            let traces = run_device_stream(&launches, &mut memory.buffers, options);
-            traces.map(|traces| (memory, traces)).map_err(emulated)
+            let traces = run_device_stream(&launches, &mut memory.buffers, options)?;
+            Ok((memory, traces))
         };
         match level {
             Level::Kernel => at_kernel(),
@@ -162,8 +145,7 @@ impl Chain {
             Level::Both => {
                 let (kernel, device) = (at_kernel()?, at_device()?);
                 if kernel.0 != device.0 {
-                    let message = "the two levels of the kernels give different bits; this is a fault of the compiler";
-                    return Err(refused(format, "E0810", message));
+                    return Err(Fault::Levels("what the launches leave".to_owned()));
                 }
                 Ok(kernel)
             }
