@@ -36,9 +36,23 @@ impl Owner {
         }
         Some((lo, hi, scalars))
     }
+
+    /// The positions on any rank: what scalars add is something else on each.
+    fn on_any_rank(self, known: &Knowledge<'_>) -> Owner {
+        let Owner::Affine { ctas, rounds, scalars, lo, hi } = self else { return self };
+        let terms = scalars.into_iter().map(|(param, factor)| (Symbol::Param(param), factor));
+        let added = known.interval(&Form { constant: 0, terms: terms.collect() });
+        let sum = |a: i128, b: Option<i128>| b.and_then(|b| a.checked_add(b));
+        match (sum(lo, added.lo), sum(hi, added.hi)) {
+            (Some(lo), Some(hi)) => {
+                Owner::Affine { ctas, rounds, scalars: BTreeMap::new(), lo, hi }
+            }
+            (_, _) => Owner::Unknown,
+        }
+    }
 }
 
-/// An access, as far as it tells CTAs apart.
+/// An access, as far as it tells CTAs apart; one of memory of ranks, as far as it does on any rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owners {
     /// One an axis of the view.
@@ -55,12 +69,17 @@ impl Owners {
         tickets: &[ValueId],
         place: &Place,
     ) -> Owners {
+        // What one rank stores another one reads: scalars and data of each are its own.
+        let of_ranks = kernel.params[place.param].is_inbox();
+        let on_rank = |owner: Owner| if of_ranks { owner.on_any_rank(known) } else { owner };
         let owner = |reach: &Reach| match reach {
             Reach::Run { start, len, .. } => {
-                let slot = (*len == 1).then(|| slot(kernel, known, loads, start, &place.facts));
-                slot.flatten().unwrap_or_else(|| affine(known, tickets, start, *len))
+                let may_be_slot = *len == 1 && !of_ranks;
+                let slot = may_be_slot.then(|| slot(kernel, known, loads, start, &place.facts));
+                let slot = slot.flatten();
+                slot.unwrap_or_else(|| on_rank(affine(known, tickets, start, *len)))
             }
-            Reach::Each(form) => affine(known, tickets, form, 1),
+            Reach::Each(form) => on_rank(affine(known, tickets, form, 1)),
         };
         let axes = place.axes.iter().zip(&place.sides);
         let only = |axis: u8| {

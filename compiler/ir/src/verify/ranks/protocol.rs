@@ -37,6 +37,11 @@ struct OwnPlace {
     block: i128,
 }
 
+/// True for what is the same on every rank: a sum of constants and of the index of the CTA.
+fn is_of_ctas(form: &Form) -> bool {
+    form.terms.keys().all(|symbol| matches!(symbol, Symbol::Cta(_)))
+}
+
 struct Judge<'a, 'k> {
     kernel: &'a Kernel,
     survey: &'a Survey<'k>,
@@ -135,13 +140,20 @@ impl Judge<'_, '_> {
                 "write `rank` where the wait has `each`",
             );
         }
-        let pairs = signal.index.iter().zip(&wait.index);
-        let same = pairs.clone().all(|(s, w)| w.is_none_or(|w| form(w) == form(*s)));
+        let mut pairs = signal.index.iter().zip(&wait.index);
+        let same = pairs.all(|(s, w)| w.is_none_or(|w| form(w) == form(*s)));
         if !same {
             return self.wrong(
                 wait.span,
                 "this waits for other words than the signal raises",
                 "use the same index in both",
+            );
+        }
+        if !wait.index.iter().flatten().all(|&value| is_of_ctas(&form(value))) {
+            return self.wrong(
+                wait.span,
+                "nothing says that all ranks mean the same words by this",
+                "index words by constants and `cta`, beside `rank` where the wait has `each`",
             );
         }
         let forms: Vec<Form> = wait.index.iter().flatten().map(|&value| form(value)).collect();
@@ -177,7 +189,7 @@ impl Judge<'_, '_> {
                 }
                 (_, _) => {
                     let raised = form(raised);
-                    let is_same = raised == form(awaited) && !self.has_rank(&raised);
+                    let is_same = raised == form(awaited) && is_of_ctas(&raised);
                     own.push(raised);
                     is_same
                 }
@@ -186,7 +198,7 @@ impl Judge<'_, '_> {
                 return self.wrong(
                     wait.span,
                     "this waits for another word than the rank raises that tells this one",
-                    "write `signal f@peer((rank + 1) % world)[i]` and `await f[i]`",
+                    "write `signal f@peer((rank + 1) % world)[i]` and `await f[i]`, with constants and `cta` in `i`",
                 );
             }
         }
@@ -197,17 +209,6 @@ impl Judge<'_, '_> {
                 "give each CTA a word: an axis with the index `cta.x`",
             );
         }
-    }
-
-    fn has_rank(&self, form: &Form) -> bool {
-        form.terms.iter().any(|(symbol, _)| match symbol {
-            Symbol::Param(param) => self.kernel.params[*param].name == RANK,
-            Symbol::Value(_)
-            | Symbol::Cta(_)
-            | Symbol::Cluster(_)
-            | Symbol::Other(_)
-            | Symbol::Rounds(_) => false,
-        })
     }
 
     fn is_rank(&self, form: &Form) -> bool {
