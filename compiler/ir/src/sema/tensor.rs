@@ -83,7 +83,8 @@ impl<'a> Lower<'a> {
         if source.storage.tile().is_some() {
             return Err(self.error(no_buffer(e.span)));
         }
-        if source.storage.rank().is_some() {
+        let param = source.storage.param();
+        if param.is_some_and(|param| self.kernel.params[param].is_inbox()) {
             return Err(self.not_built(e.span, "tensor copies of symmetric memory"));
         }
         Ok(source)

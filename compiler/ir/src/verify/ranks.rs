@@ -7,7 +7,8 @@
 //! t + 1, reads slot t, and advances its epoch once. A sender that is a launch ahead writes another slot, since a ring
 //! has two at least; it is not two ahead, because it has waited for this rank's launch t + 1, which began after launch t
 //! had ended. Signals and waits stand outside of loops and choices, so each path has them. Any role may store, signal, or
-//! wait: a launch ends when all its roles have, and a store and its signal meet, as a wait and its read do.
+//! wait: a launch ends when all its roles have, and a store and its signal meet, as a wait and its read do. A signal never
+//! comes behind the wait for it, nor behind what a role gives at a barrier when it has waited.
 //!
 //! Where a signal goes to one rank, who tells whom is computed for each rank: a permutation, whose other end waits for
 //! the one that tells it. On a cycle of L ranks a rank that has ended launch t - 1 knows that the rank it stores to has
@@ -16,6 +17,7 @@
 mod grid;
 mod partner;
 mod protocol;
+mod turns;
 
 use std::collections::BTreeMap;
 
@@ -27,10 +29,11 @@ use super::scalars::{Facts, Form, Knowledge, Symbol};
 pub(super) use grid::{arrivers, is_apart, sharers};
 
 use crate::kernel::{
-    Await, AxisIndex, Kernel, Op, ParamId, RoleId, Signal, Stmt, StmtKind, Storage, TileAccess,
-    ValueId, Word, Words,
+    Await, AxisIndex, Kernel, Op, ParamId, PipeOp, RoleId, Signal, Stmt, StmtKind, Storage,
+    TileAccess, ValueId, Word, Words,
 };
 use crate::ops::BinaryOp;
+use turns::Turns;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let raised = kernel.params.iter().any(|param| param.words == Some(Words::Raised));
@@ -55,6 +58,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         advances: Vec::new(),
         stores: Vec::new(),
         loads: Vec::new(),
+        turns: Turns::default(),
     };
     survey.block(&kernel.body);
     grid::check(kernel, &survey, sink);
@@ -132,8 +136,9 @@ struct Survey<'k> {
     advances: Vec<&'k Word>,
     /// Stores to other ranks.
     stores: Vec<(At, &'k TileAccess)>,
-    /// Reads of what other ranks write.
+    /// Reads of what other ranks write, by loads and by copies. A prefetch hands no value on.
     loads: Vec<(At, &'k TileAccess)>,
+    turns: Turns,
 }
 
 impl<'k> Survey<'k> {
@@ -143,6 +148,9 @@ impl<'k> Survey<'k> {
                 self.at += 1;
                 let is_role = matches!(stmt.kind, StmtKind::Role { .. });
                 self.regions += usize::from(self.role.is_none() && !is_role);
+                if !is_role {
+                    self.turns.begin(self.here());
+                }
             }
             self.stmt(stmt);
         }
@@ -181,9 +189,11 @@ impl<'k> Survey<'k> {
                     self.stores.push((self.here(), access));
                 }
             }
-            StmtKind::CopyAsync { source, .. } => {
-                if self.is_inbox(source.storage) {
-                    self.loads.push((self.here(), source));
+            StmtKind::CopyAsync { source, .. } => self.copy(source),
+            StmtKind::Pipe(op) => {
+                self.turns.pipe(self.at, op);
+                if let PipeOp::Copy { source, .. } = op {
+                    self.copy(source);
                 }
             }
             StmtKind::Sync | StmtKind::SyncRole => self.meet(),
@@ -222,12 +232,17 @@ impl<'k> Survey<'k> {
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
             | StmtKind::SyncCluster
-            | StmtKind::Pipe(_)
             | StmtKind::GridWait
             | StmtKind::GridLaunch
             | StmtKind::Assert { .. }
             | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    fn copy(&mut self, source: &'k TileAccess) {
+        if self.is_inbox(source.storage) {
+            self.loads.push((self.here(), source));
         }
     }
 
@@ -358,6 +373,11 @@ impl<'k> Survey<'k> {
     fn awaited(&self, kernel: &Kernel, sink: &mut Sink) {
         for &(at, access) in &self.loads {
             let Some(param) = access.storage.param() else { continue };
+            if let Storage::Peer(..) | Storage::Peers(_) = access.storage {
+                let label = "this is memory of another rank, and words say what is in the own one";
+                sink.push(unordered(kernel, access, None, label));
+                continue;
+            }
             let Some(flag) = self.flag_of(param) else {
                 if !self.stores.iter().any(|(_, store)| store.storage.param() == Some(param)) {
                     sink.push(unordered(kernel, access, None, "no store of this kernel fills it"));

@@ -89,6 +89,13 @@ impl Judge<'_, '_> {
                 "signal before the wait",
             );
         }
+        if signalled.is_beside(*awaited) && self.survey.may_be_behind(*signalled, *awaited) {
+            return self.wrong(
+                signal.span,
+                "this may stand behind what another role gives when it has waited for it",
+                "signal ahead of all that waits for that role",
+            );
+        }
         if signal.add != 1 {
             let label = format!("the word grows by {} in a launch", signal.add);
             return self.wrong(signal.span, &label, "write `add 1`");
