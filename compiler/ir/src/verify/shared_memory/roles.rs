@@ -1,8 +1,9 @@
 //! Roles: what one of them touches while others run beside it.
 //!
-//! A role holds a slot of a pipeline from its `open` or `wait` to its `release`. What two roles do to a tile whose slot
-//! is the index that they hold is ordered: the pass over pipelines proves that they never hold it at once. So is what
-//! one does before it releases a barrier of one round and another after it has waited for it.
+//! A role holds a slot of a pipeline from its `open` or `wait` to its `release`. What two roles at opposite ends do to a
+//! tile whose slot is the index that they hold is ordered: the pass over pipelines proves that they never hold it at once.
+//! Two roles on one side may. Ordered is too what one does before it releases a barrier of one round and another after it
+//! has waited for it.
 
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
@@ -11,7 +12,7 @@ use super::super::scalars::Form;
 use super::outgoing::Departures;
 use super::state::{Kind, State, Touch};
 use super::{Walk, verb};
-use crate::kernel::{BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom};
+use crate::kernel::{Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom};
 
 /// The roles that run beside each other.
 #[derive(Default)]
@@ -316,7 +317,10 @@ impl Walk<'_> {
         let copy = copies.into_iter().find(|copy| judge.may_overlap(copy, touch)).cloned();
         let waited = &self.region.waited;
         let unordered = |other: &&Beside| {
-            let handed = touch.guards.iter().any(|guard| other.touch.guards.contains(guard));
+            let handed = touch.guards.iter().any(|guard| {
+                let ends = [role, other.role];
+                other.touch.guards.contains(guard) && self.are_opposite(*guard, ends)
+            });
             let met = other.until.iter().any(|barrier| waited.contains(barrier));
             other.role != role && !handed && !met && meets(&other.touch)
         };
@@ -347,6 +351,15 @@ impl Walk<'_> {
             let pending = others.into_iter().map(|(role, touch, since)| (own, role, touch, since));
             self.region.pending.extend(pending);
         }
+    }
+
+    /// True where one of two roles fills the slots of a pipeline and the other one uses them. Two on one side hold a slot
+    /// at once.
+    fn are_opposite(&self, full: BarrierId, [a, b]: [RoleId; 2]) -> bool {
+        let Barrier { from, to, .. } = &self.kernel.barriers[full];
+        let fills = |role: RoleId| from.contains(&role) && !to.contains(&role);
+        let uses = |role: RoleId| to.contains(&role) && !from.contains(&role);
+        (fills(a) && uses(b)) || (uses(a) && fills(b))
     }
 
     fn report_release(&mut self, release: Span, touch: Span, commits: bool) {
@@ -390,8 +403,8 @@ impl Walk<'_> {
             .secondary(earlier.span, format!("`{}` {} it", name(other), verb(earlier.kind)))
             .secondary(tile.span, "declared here")
             .help(
-                "hand it over by a pipeline: the slot that is touched is the index that is opened or waited for; or \
-                 give each role a part of its own",
+                "hand it over by a pipeline, from a role that opens it to one that waits for it: the slot that is touched is \
+                 the index that they hold; or give each role a part of its own",
             ),
         );
     }
