@@ -15,7 +15,7 @@ use super::rounds::{Act, Cast, Rounds, To};
 use crate::kernel::{BarrierId, Kernel, Op, PipeOp, RoleId, SmemId, Stmt, StmtKind, each_access};
 
 /// Copies into one index that are compared with each other.
-const MAX_CASTS: usize = 4096;
+pub(super) const MAX_CASTS: usize = 4096;
 
 fn wrong(span: Span, why: String) -> Diagnostic {
     Diagnostic::error(Code::E0157, "slots that all CTAs of a cluster fill do not go round")
@@ -106,7 +106,7 @@ pub(super) fn check(
 }
 
 /// True unless two copies provably have no element of a CTA in common.
-fn meet(kernel: &Kernel, a: &Cast<'_>, b: &Cast<'_>) -> bool {
+pub(super) fn meet(kernel: &Kernel, a: &Cast<'_>, b: &Cast<'_>) -> bool {
     if let (To::One(first), To::One(second)) = (a.to, b.to)
         && first != second
     {

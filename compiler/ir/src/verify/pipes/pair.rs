@@ -4,17 +4,20 @@
 //! that what each role does follows from its rank, see [`rounds`](super::rounds). Guarantees (E0148) that all products of
 //! the kernel are such, that one role of the first CTA alone starts them, and that it waits at nothing but barriers which
 //! count the copies of both CTAs, and arrives at nothing but barriers of both; that each slot that a product reads is one
-//! that the role has waited for and not given back, which both CTAs have filled at that index; and that nothing but those
-//! copies and products touches these tiles. With [`exact`](super::exact), that both CTAs open and fill each index once, and
-//! wait for the sums as often as the first commits. So where the role has waited, the copies of both have landed; where
-//! either CTA opens a slot again, or reads sums, the products that read it or write them are complete.
+//! that the role has waited for and not given back, which copies of both CTAs have filled at that index, each its own and
+//! all of it, whatever else they bring to the barrier; and that nothing but those copies and products touches these tiles.
+//! With [`exact`](super::exact), that both CTAs open and fill each index once, and wait for the sums as often as the first
+//! commits. So where the role has waited, the copies of both have landed; where either CTA opens a slot again, or reads
+//! sums, the products that read it or write them are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
-use super::rounds::{Act, Rounds, pipeline};
+use super::bytes_of;
+use super::cast::{MAX_CASTS, meet};
+use super::rounds::{Act, Cast, Rounds, pipeline};
 use crate::kernel::{
     BarrierId, Between, Kernel, PipeOp, RoleId, SmemId, Stmt, StmtKind, Tensor, TileAccess,
     each_access, first_of_pair,
@@ -87,7 +90,7 @@ pub(super) fn check(kernel: &Kernel, all: &[Rounds<'_>]) -> Option<Diagnostic> {
         Ok(tiles) => tiles,
         Err(found) => return Some(found),
     };
-    held(kernel, role, all.first()?, &tiles).or_else(|| {
+    held(kernel, role, all, &tiles).or_else(|| {
         let mut uses = Uses { kernel, tiles: &tiles, found: None };
         uses.block(&kernel.body);
         uses.found
@@ -188,13 +191,54 @@ fn filled(kernel: &Kernel, all: &[Rounds<'_>]) -> Result<BTreeMap<SmemId, Barrie
     Ok(tiles)
 }
 
-/// Each product reads slots that the role has waited for and not given back.
+/// What copies of one CTA bring to barriers that count those of both.
+struct Brought {
+    /// Slots that they fill at an index, each element once.
+    whole: BTreeSet<(SmemId, i64)>,
+    /// Bytes of an index.
+    bytes: BTreeMap<(BarrierId, i64), u64>,
+}
+
+impl Brought {
+    fn of(kernel: &Kernel, rounds: &Rounds<'_>) -> Brought {
+        let mut copies: BTreeMap<(SmemId, i64), Vec<&Cast<'_>>> = BTreeMap::new();
+        let mut bytes = BTreeMap::new();
+        let gathered = |c: &&Cast<'_>| kernel.barriers[c.barrier].between == Between::Gathered;
+        for cast in rounds.cast.iter().filter(gathered) {
+            let sum = bytes.entry((cast.barrier, cast.index)).or_insert(0u64);
+            *sum = sum.saturating_add(bytes_of(kernel, cast.dest));
+            if let Some((tile, _)) = cast.dest.storage.tile() {
+                copies.entry((tile, cast.index)).or_default().push(cast);
+            }
+        }
+        copies.retain(|(tile, _), copies| {
+            let sum = copies.iter().map(|cast| bytes_of(kernel, cast.dest));
+            let apart = |(number, a): (usize, &&Cast<'_>)| {
+                !copies[..number].iter().any(|b| meet(kernel, a, b))
+            };
+            sum.fold(0, u64::saturating_add) == kernel.smem[*tile].bytes()
+                && copies.len() <= MAX_CASTS
+                && copies.iter().enumerate().all(apart)
+        });
+        Brought { whole: copies.into_keys().collect(), bytes }
+    }
+
+    /// True where something else than the slot has got the bytes of the index. That bytes are missing is E0154.
+    fn lacks(&self, kernel: &Kernel, tile: SmemId, at: (BarrierId, i64)) -> bool {
+        let all = u64::from(kernel.barriers[at.0].bytes);
+        !self.whole.contains(&(tile, at.1)) && self.bytes.get(&at) == Some(&all)
+    }
+}
+
+/// Each product reads slots that both CTAs have filled, and that the role has waited for and not given back.
 fn held(
     kernel: &Kernel,
     role: RoleId,
-    first: &Rounds<'_>,
+    all: &[Rounds<'_>],
     tiles: &BTreeMap<SmemId, BarrierId>,
 ) -> Option<Diagnostic> {
+    let first = all.first()?;
+    let brought: Vec<_> = all.iter().map(|rounds| Brought::of(kernel, rounds)).collect();
     let events = first.roles.iter().find(|events| events.role == role);
     let mut events = events.map_or(&[][..], |events| &events.events);
     let mut at = 0;
@@ -221,10 +265,19 @@ fn held(
             };
             let slots = i64::from(kernel.smem[*tile].slots);
             let mut own = held.iter().filter(|(of, _)| of == barrier);
-            if !own.any(|(_, index)| (index - slot) % slots == 0) {
+            let Some(&at) = own.find(|(_, index)| (index - slot) % slots == 0) else {
                 let why =
                     format!("slot {slot} of `{name}` is not one that the role has waited for");
                 return Some(wrong(product.span, why).secondary(declared, "declared here"));
+            };
+            if let Some(cta) = brought.iter().position(|own| own.lacks(kernel, *tile, at)) {
+                let index = at.1;
+                let why = format!("CTA {cta} does not fill all of `{name}` at index {index}");
+                return Some(
+                    wrong(product.span, why)
+                        .secondary(declared, "declared here")
+                        .help("let copies of both CTAs fill each tile that the product reads, each element once"),
+                );
             }
         }
     }
