@@ -226,6 +226,28 @@ fn a_pair_meets_before_its_tensor_memory_comes_and_goes() {
     assert!(ops().take(free).skip(roles).any(meets));
 }
 
+/// What another CTA commits arrives on its own, and the last time no `open` waits for it.
+#[test]
+fn the_last_commits_of_all_ctas_are_waited_for() {
+    let texts = [
+        include_str!("suite/ops/tcgen05_pair.tile"),
+        include_str!("suite/ops/tcgen05_multicast.tile"),
+    ];
+    for text in texts {
+        let built = build(text);
+        let empty = built.kernel.barriers.iter_enumerated().find(|(_, b)| b.name == "ld.empty");
+        let (empty, slots) = empty.map(|(id, b)| (id, b.slots as usize)).unwrap();
+        let loader = built.device.body.iter().find_map(|stmt| match &stmt.op {
+            DeviceOp::Role { role, body } if built.kernel.barriers[empty].to.contains(role) => {
+                Some(body)
+            }
+            _ => None,
+        });
+        let is_wait = |stmt: &&DeviceStmt| matches!(&stmt.op, DeviceOp::Pipe(DevicePipe::Wait { barrier, .. }) if *barrier == empty);
+        assert_eq!(loader.unwrap().iter().filter(is_wait).count(), slots);
+    }
+}
+
 /// cutlass#3435: one CTA gives tensor memory back while the other one has not come so far.
 #[test]
 fn a_pair_that_does_not_meet_is_found() {

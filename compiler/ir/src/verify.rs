@@ -21,6 +21,7 @@ mod tmem;
 mod waivers;
 mod words;
 
+pub(crate) use pipes::opened as indices_opened;
 pub(crate) use shared_memory::derive as number_settles;
 
 use std::ops::Deref;

@@ -1,5 +1,7 @@
 //! Barriers of roles: slots and rounds by division, and bulk copies as runs that lie together on both sides.
 
+use std::collections::BTreeSet;
+
 use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
 use rustc_hash::FxHashSet;
@@ -8,13 +10,14 @@ use super::Expander;
 use super::builder::Pred;
 use super::linear::{Linear, Reg, power_of_two};
 use super::vectors::{Cell, VECTOR_BYTES};
-use crate::device::{Arg, DeviceOp, DevicePipe, Piece, Place, WarpgroupOp};
+use crate::device::{Arg, DeviceOp, DevicePipe, OpRole, Piece, Place, WarpgroupOp};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{
-    BarrierId, CopyWay, Kernel, Op, PipeOp, SmemId, Stmt, StmtKind, TileAccess, ValueId,
+    BarrierId, CopyWay, Kernel, Op, PipeOp, RoleId, SmemId, Stmt, StmtKind, TileAccess, ValueId,
     each_pipe_op,
 };
 use crate::ops::BinaryOp;
+use crate::verify::indices_opened;
 
 /// Bits that a thread sends at once, at least.
 const WORD_BITS: u32 = 32;
@@ -120,6 +123,31 @@ impl Expander<'_> {
         };
         self.b.emit(DeviceOp::Pipe(pipe));
         Ok(())
+    }
+
+    /// At the end of a role: waits for the last arrivals of commits in the slots that it opens, of which no `open` is
+    /// left to wait for. What another CTA commits arrives when its products are complete, and must find this CTA there.
+    pub(super) fn await_commits(&mut self, role: RoleId) {
+        let mut committed = BTreeSet::new();
+        each_pipe_op(&self.kernel.body, &mut |op, _| {
+            if let PipeOp::Commit { barrier, everywhere: true, .. } = op {
+                committed.insert(*barrier);
+            }
+        });
+        for empty in committed {
+            let declared = &self.kernel.barriers[empty];
+            let Some(full) = declared.partner.filter(|_| declared.to.contains(&role)) else {
+                continue;
+            };
+            let slots = i64::from(declared.slots);
+            let count = indices_opened(self.kernel, role, full);
+            self.b.loc = self.b.place(declared.span, OpRole::Compute);
+            for index in (count - slots).max(0)..count {
+                let [slot, rounds] = [index % slots, index / slots + 1]
+                    .map(|number| self.b.materialize(&Linear::constant(number), DType::I32));
+                self.b.emit(DeviceOp::Pipe(DevicePipe::Wait { barrier: empty, slot, rounds }));
+            }
+        }
     }
 
     /// The register with the slot of an index, and its round.

@@ -20,6 +20,7 @@ impl<'k> Expander<'k> {
         self.b.role = Some(role);
         self.b.open();
         self.block(body);
+        self.await_commits(role);
         let stmts = self.b.close();
         self.b.role = None;
         self.b.reads_tensor = false;

@@ -24,6 +24,7 @@ use crate::kernel::{
 };
 use exact::Exact;
 pub(super) use inbox::inboxes;
+use rounds::Rounds;
 
 /// What all findings of this pass say first.
 const TITLE: &str = "a slot does not go round between its roles";
@@ -56,6 +57,16 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         }
     }
     exact.findings.into_iter().for_each(|finding| sink.push(finding));
+}
+
+/// How many indices of a pipeline a role opens, where that is constant; as many in each CTA of a cluster.
+pub(crate) fn opened(kernel: &Kernel, role: RoleId, full: BarrierId) -> i64 {
+    let rounds = Rounds::of(kernel, 0);
+    let own = rounds.roles.iter().filter(|events| events.role == role);
+    let opens = own.flat_map(|events| &events.events).filter(|event| {
+        event.barrier == rounds::pipeline(kernel, full) && event.act == rounds::Act::Open
+    });
+    opens.count() as i64
 }
 
 /// The bytes that a copy brings.
