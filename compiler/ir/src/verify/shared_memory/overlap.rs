@@ -17,7 +17,8 @@ impl Judge<'_> {
     /// True where different threads may touch one element and one of them writes.
     pub(super) fn clash(&self, earlier: &Touch, later: &Touch) -> bool {
         let writes = earlier.kind != Kind::Read || later.kind != Kind::Read;
-        writes && self.may_overlap(earlier, later) && !self.is_own(earlier, later)
+        let is_behind = later.guards.iter().any(|guard| earlier.handed.contains(guard));
+        writes && !is_behind && self.may_overlap(earlier, later) && !self.is_own(earlier, later)
     }
 
     /// True unless the elements are provably others.

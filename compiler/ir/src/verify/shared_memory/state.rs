@@ -58,6 +58,8 @@ pub(super) struct Touch {
     pub(super) spread: Option<Distribution>,
     /// The pipelines that hand the slot over, where the role holds it.
     pub(super) guards: Vec<BarrierId>,
+    /// Those by which its slot has come into other hands since. Whoever holds a slot by one of them comes behind it.
+    pub(super) handed: Vec<BarrierId>,
     /// A product in tensor memory does it, later than the statements that follow.
     pub(super) product: bool,
     /// Loops into whose next round it has lasted, with the number of rounds.
@@ -104,6 +106,7 @@ impl Touch {
             new_axes,
             spread: spread.cloned(),
             guards: Vec::new(),
+            handed: Vec::new(),
             product: false,
             crossed: Vec::new(),
             since: 0,
@@ -159,6 +162,18 @@ impl Touch {
             Some(at) => self.crossed[at].1 = age.saturating_add(1).min(most),
             None => self.crossed.push((var, 1)),
         }
+        if !self.handed.is_empty() {
+            self.forget_place(var);
+        }
+    }
+
+    /// What went into other hands in a round before is met by what holds no slot alone: where it was in the tile does not
+    /// matter.
+    fn forget_place(&mut self, var: ValueId) {
+        self.slot = None;
+        self.sides.iter_mut().for_each(|side| *side = Side::Unknown);
+        self.spread = None;
+        self.crossed = vec![(var, 1)];
     }
 
     /// True for two that differ at most in what is known of their completion.
@@ -236,16 +251,31 @@ impl State {
         self.copies.retain(|copy| !copy.settled);
     }
 
-    /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds is ordered, but for slots
-    /// that the role holds still.
+    /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds comes ahead of what is done
+    /// to slots that are held by it from now on, but for those that the role holds still.
     pub(super) fn hand_over(&mut self, pipeline: BarrierId, held: &[Form]) {
         let stays = |touch: &Touch| {
             !touch.guards.contains(&pipeline)
                 || touch.slot.as_ref().is_some_and(|s| held.contains(s))
         };
-        self.touches.retain(stays);
         self.departures.hand_over(stays);
-        self.copies.retain(|copy| !copy.settled || stays(copy));
+        let (left, landed) =
+            std::mem::take(&mut self.copies).into_iter().partition(|c| !c.settled || stays(c));
+        self.copies = left;
+        let landed: Vec<Touch> = landed;
+        let landed = landed.into_iter().map(|copy| Touch {
+            kind: Kind::Write,
+            since: 0,
+            younger: 0,
+            settled: false,
+            ..copy
+        });
+        for mut touch in std::mem::take(&mut self.touches).into_iter().chain(landed) {
+            if !stays(&touch) && !touch.handed.contains(&pipeline) {
+                touch.handed.push(pipeline);
+            }
+            self.add(touch);
+        }
     }
 
     /// All threads of the cluster meet.
