@@ -190,6 +190,9 @@ fn the_memory_model_judges_a_run() {
         "target sm_90a;\nkernel large(input x : gmem f32[65536], output y : gmem f32[65536]) launch { grid: 64, warps: 8 } {\n\
          store load x[cta.x * 1024 .. + 1024] -> y[cta.x * 1024 .. + 1024];\n}\n",
     );
-    let answer = kernelc(["run", &large, "--memory-model"]).expect_code(0);
+    let answer = kernelc(["run", &large, "--memory-model"]).expect_code(3);
     assert!(answer.stderr.contains("more than 3000 events"), "{}", answer.stderr);
+    kernelc(["run", &right, "--memory-model", "--launches", "2"]).expect_code(2);
+    kernelc(["run", &right, "--launches", "1000000000"]).expect_code(2);
+    kernelc(["run", &right, "--launches", "0"]).expect_code(2);
 }

@@ -15,6 +15,7 @@ mod cleanup;
 mod cluster;
 mod copies;
 mod elementwise;
+mod fences;
 mod fold;
 mod integers;
 mod linear;
@@ -59,9 +60,7 @@ pub(crate) use uses::each_use;
 
 use crate::device::{DeviceKernel, FragId, OpRole, PlacedBarrier, SlotId, WaitOrder};
 use crate::index::IndexVec;
-use crate::kernel::{
-    Barrier, BarrierId, Kernel, ParamId, SmemId, TileAccess, ValueId, VarId, tensor_maps,
-};
+use crate::kernel::{Barrier, BarrierId, Kernel, ParamId, TileAccess, ValueId, VarId, tensor_maps};
 use crate::smem_plan::{SmemPlan, over_budget};
 
 /// Expands a kernel; errors name what exceeds the target.
@@ -146,10 +145,7 @@ struct Expander<'k> {
     /// Loads from shared memory that the tensor core's contractions do themselves.
     read_in_place: FxHashSet<ValueId>,
     in_place: FxHashMap<ValueId, &'k TileAccess>,
-    /// Tiles that products of a warpgroup read and threads write.
-    operands: FxHashSet<SmemId>,
-    /// Pipelines whose copies fill what threads touch themselves.
-    touched_slots: FxHashSet<BarrierId>,
+    fences: fences::Fences,
     queue: queue::Queue<'k>,
     /// What the role at hand does with tensor memory.
     part: tmem::Part,
@@ -180,8 +176,7 @@ impl<'k> Expander<'k> {
             smem,
             read_in_place: mma::read_in_place(kernel),
             in_place: FxHashMap::default(),
-            operands: warpgroup::written_operands(kernel),
-            touched_slots: pipes::touched_slots(kernel),
+            fences: fences::Fences::of(kernel),
             queue: queue::Queue::default(),
             part: tmem::Part::default(),
             tensor_loads: Vec::new(),

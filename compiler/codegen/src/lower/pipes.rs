@@ -235,7 +235,6 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         if to.space != Space::Shared {
             return refuse("a box goes to shared memory");
         }
-        b.effect(&mnemonic::before_copies(), &[]);
         let mut operands = vec![self.address_of(&to, offset)?, address];
         for &(frag, element) in at {
             operands.push(self.element(frag, element)?);
@@ -266,8 +265,6 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         if from.space != Space::Global || to.space != Space::Shared || from.dtype != to.dtype {
             return refuse("a copy goes from a buffer to shared memory of the same type");
         }
-        // What threads did to the slot before comes ahead of what the copy does.
-        b.effect(&mnemonic::before_copies(), &[]);
         for piece in pieces {
             let bytes = u64::from(piece.len) * u64::from(to.dtype.bits()) / 8;
             if bytes == 0 || !bytes.is_multiple_of(16) {

@@ -113,11 +113,6 @@ pub(crate) fn prefetch_box(axes: usize, policy: bool) -> Asm {
     )
 }
 
-/// What threads did to shared memory before comes ahead of what copies do after.
-pub(crate) fn before_copies() -> Asm {
-    Asm::effect("fence.proxy.async.shared::cta;", "")
-}
-
 /// What the thread knows to be written in memory of the device comes ahead of what its copies read after.
 pub(crate) fn before_reads() -> Asm {
     Asm::effect("fence.proxy.async.global;", "")

@@ -209,7 +209,7 @@ impl<'k> Machine<'k> {
     ) -> Result<(), EmuError> {
         let targets = self.member.targets(everywhere);
         self.note_fill(targets.clone(), pieces, Some(source), place, loc);
-        self.fill_in(targets, pieces, place, self.span(loc))
+        self.fill_in(targets, pieces, place, Shared::land, self.span(loc))
     }
 
     fn fill_in(
@@ -217,6 +217,7 @@ impl<'k> Machine<'k> {
         ctas: std::ops::Range<usize>,
         pieces: &[(i64, Vec<u8>)],
         place: Place,
+        lands: fn(&mut Shared, usize, &[u8]),
         span: Span,
     ) -> Result<(), EmuError> {
         let (Post { pipes, .. }, _) = self.post();
@@ -237,7 +238,7 @@ impl<'k> Machine<'k> {
             drop(shared);
             let land = move |shared: &mut Shared| {
                 for (at, bytes) in begun {
-                    shared.land(at, &bytes);
+                    lands(shared, at, &bytes);
                 }
                 Ok(())
             };
@@ -259,7 +260,7 @@ impl<'k> Machine<'k> {
         let Some((cta, sent)) = self.sent(src, dest, vector, loc)? else { return Ok(()) };
         self.note_fill(cta..cta + 1, &sent, None, place, loc);
         if !self.kernel.barriers[place.barrier].barrier.of_cluster {
-            return self.fill_in(cta..cta + 1, &sent, place, span);
+            return self.fill_in(cta..cta + 1, &sent, place, Shared::land_sent, span);
         }
         let stamp = pipes.stamp_of_inbox(place, span);
         let barrier = place.barrier;

@@ -17,6 +17,9 @@ use crate::tmem::TensorMemory;
 const NOBODY: u32 = u32::MAX;
 const SEVERAL: u32 = u32::MAX - 1;
 
+/// In the place of an agent: a thread of another CTA, whose sends any thread of this one may fence.
+const SENDER: usize = usize::MAX;
+
 /// A byte, and who touched it last.
 #[derive(Clone, Copy)]
 struct Cell {
@@ -24,8 +27,8 @@ struct Cell {
     written: bool,
     write: Touch,
     read: Touch,
-    /// Who wrote it, the whole CTA or a role, and the fences ahead of products that those threads had passed; none
-    /// where a copy wrote it that needs none.
+    /// Who wrote it, the whole CTA, a role or another CTA, and the fences ahead of products that those threads, or all of
+    /// this CTA, had passed; none where a copy wrote it that needs none.
     fences: Option<(usize, u32)>,
 }
 
@@ -125,20 +128,26 @@ impl Shared {
         *self.come.entry(barrier).or_insert(0) += bytes;
     }
 
-    /// Something from another CTA lands; false where something was written before, or there is no such place.
+    /// Something that a thread of another CTA sent lands; false where something was written before, or there is no such place.
     pub(super) fn receive(&mut self, at: i64, bytes: &[u8], stamp: Stamp) -> bool {
         let Ok(at) = usize::try_from(at) else { return false };
-        let Some(cells) = self.cells.get_mut(at..at + bytes.len()) else { return false };
-        for (cell, &byte) in cells.iter_mut().zip(bytes) {
-            if cell.written {
-                return false;
-            }
-            (cell.byte, cell.written, cell.fences) = (byte, true, None);
+        let Some(cells) = self.cells.get(at..at + bytes.len()) else { return false };
+        if cells.iter().any(|cell| cell.written) {
+            return false;
         }
+        self.land_sent(at, bytes);
         for touches in self.touches.iter_mut().skip(at).take(bytes.len()) {
             touches.land(stamp);
         }
         true
+    }
+
+    /// What a thread of another CTA sent is there; threads that have waited for it fence it.
+    pub(super) fn land_sent(&mut self, at: usize, bytes: &[u8]) {
+        let fences = self.fences.iter().sum();
+        for (cell, &byte) in self.cells[at..].iter_mut().zip(bytes) {
+            (cell.byte, cell.written, cell.fences) = (byte, true, Some((SENDER, fences)));
+        }
     }
 
     /// An agent has passed so many fences ahead of products.
@@ -221,6 +230,8 @@ impl Shared {
         let at = self.check_place(at, out.len(), &by)?;
         let passed = |agent: usize| match agent == by.clock.agent() {
             true => by.fences,
+            // Threads of the CTA that have waited for it.
+            false if agent == SENDER => self.fences.iter().sum(),
             false => self.fences.get(agent).copied().unwrap_or(0),
         };
         let is_open = |cell: &&Cell| cell.fences.is_some_and(|(agent, then)| then == passed(agent));

@@ -4,18 +4,14 @@ use std::collections::BTreeSet;
 
 use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
-use rustc_hash::FxHashSet;
 
 use super::Expander;
 use super::builder::Pred;
 use super::linear::{Linear, Reg, power_of_two};
 use super::vectors::{Cell, VECTOR_BYTES};
-use crate::device::{Arg, DeviceOp, DevicePipe, OpRole, Piece, Place, WarpgroupOp};
+use crate::device::{Arg, DeviceOp, DevicePipe, OpRole, Piece, Place};
 use crate::distribution::{AxisMap, Distribution};
-use crate::kernel::{
-    BarrierId, CopyWay, Kernel, Op, PipeOp, RoleId, SmemId, Stmt, StmtKind, TileAccess, ValueId,
-    each_pipe_op,
-};
+use crate::kernel::{BarrierId, CopyWay, PipeOp, RoleId, TileAccess, ValueId, each_pipe_op};
 use crate::ops::BinaryOp;
 use crate::verify::indices_opened;
 
@@ -24,39 +20,6 @@ const WORD_BITS: u32 = 32;
 
 /// Runs of one copy, at most.
 const MAX_RUNS: usize = 128;
-
-/// The barriers of pipelines whose copies fill tiles that threads load or store themselves. Threads go another way to
-/// memory than copies, so what they did in a slot is ordered ahead of the copy that fills it again by a fence of the
-/// thread that starts the copy.
-pub(super) fn touched_slots(kernel: &Kernel) -> FxHashSet<BarrierId> {
-    let (mut filled, mut touched) = (Vec::new(), FxHashSet::default());
-    each_pipe_op(&kernel.body, &mut |op, _| {
-        if let PipeOp::Copy { dest, barrier, .. } = op
-            && let Some((tile, _)) = dest.storage.tile()
-        {
-            filled.push((*barrier, tile));
-        }
-    });
-    collect_touched(&kernel.body, &mut touched);
-    filled
-        .into_iter()
-        .filter(|(_, tile)| touched.contains(tile))
-        .map(|(barrier, _)| barrier)
-        .collect()
-}
-
-fn collect_touched(stmts: &[Stmt], touched: &mut FxHashSet<SmemId>) {
-    for stmt in stmts {
-        if let StmtKind::Def { op: Op::Load { access, .. }, .. } | StmtKind::Store { access, .. } =
-            &stmt.kind
-        {
-            touched.extend(access.storage.tile().map(|(tile, _)| tile));
-        }
-        for body in stmt.kind.bodies() {
-            collect_touched(body, touched);
-        }
-    }
-}
 
 impl Expander<'_> {
     /// Makes the barriers of the kernel before anything touches them.
@@ -79,9 +42,7 @@ impl Expander<'_> {
                 if self.kernel.barriers[*full].bytes == 0 {
                     return Ok(());
                 }
-                if self.touched_slots.contains(full) {
-                    self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::ProxyFence));
-                }
+                self.order_refill(*full);
                 DevicePipe::Announce { barrier: *full, slot }
             }
             PipeOp::Wait { barrier, at } => {
@@ -90,6 +51,7 @@ impl Expander<'_> {
                 let rounds = self.b.materialize(&rounds, DType::I32);
                 self.b.emit(DeviceOp::Pipe(DevicePipe::Wait { barrier: *barrier, slot, rounds }));
                 self.after_wait();
+                self.order_sent(*barrier);
                 return Ok(());
             }
             PipeOp::Release { barrier, at, everywhere } => {
@@ -107,6 +69,7 @@ impl Expander<'_> {
             }
             PipeOp::Copy { source, dest, barrier, at, evict, way, everywhere } => {
                 self.order_read(source);
+                self.order_fill(dest, *barrier);
                 let (slot, _) = self.slot_and_round(*barrier, *at);
                 let (barrier, evict, everywhere) = (*barrier, *evict, *everywhere);
                 match way {

@@ -213,7 +213,7 @@ impl<'k> Expander<'k> {
             StmtKind::Role { role, body } => self.role_body(*role, body),
             StmtKind::GridWait => {
                 self.b.emit(DeviceOp::GridWait);
-                self.order_reads();
+                self.order_kernels();
                 self.order = order::after(self.order, std::slice::from_ref(stmt));
             }
             StmtKind::GridLaunch => self.b.emit(DeviceOp::GridLaunch),

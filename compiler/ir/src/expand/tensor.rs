@@ -1,51 +1,21 @@
 //! Tensor copies: one instruction for a box, which names its place.
 
-use kernel_abi::{Access, DType};
+use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::Expander;
 use super::linear::{Reg, power_of_two};
-use crate::device::{Address, DeviceOp, DevicePipe, Place, WaitOrder};
+use crate::device::{Address, DeviceOp, DevicePipe, Place};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{
-    AxisIndex, BOX_ALIGN, Evict, Kernel, MapId, PipeOp, SmemSwizzle, TensorBox, TileAccess,
-    each_pipe_op, find_map, tensor_box, tensor_maps,
+    AxisIndex, BOX_ALIGN, Evict, MapId, SmemSwizzle, TensorBox, TileAccess, find_map, tensor_box,
+    tensor_maps,
 };
 
 /// Along the contiguous axis of its buffer a box begins at a multiple of so many bytes.
 const ROW_ALIGN: u64 = 16;
 
-/// Whether copies that barriers count read what earlier kernels have written.
-fn reads_written(kernel: &Kernel) -> bool {
-    let mut found = false;
-    each_pipe_op(&kernel.body, &mut |op, _| {
-        if let PipeOp::Copy { source, .. } = op {
-            let param = source.storage.param().map(|param| kernel.params[param].access);
-            found |= param.is_some_and(|access| access != Access::Static);
-        }
-    });
-    found
-}
-
 impl Expander<'_> {
-    /// Behind a wait for earlier kernels: what they have written comes ahead of what copies read.
-    pub(super) fn order_reads(&mut self) {
-        if reads_written(self.kernel) {
-            self.b.emit(DeviceOp::Pipe(DevicePipe::Fence));
-        }
-    }
-
-    /// What a copy reads ahead of the wait, an earlier kernel may have written, and what it reads of a buffer that the
-    /// kernel may store to, its own threads.
-    pub(super) fn order_read(&mut self, source: &TileAccess) {
-        let is_early = matches!(self.order, WaitOrder::Before | WaitOrder::Mixed);
-        let access = source.storage.param().map(|param| self.kernel.params[param].access);
-        let by_others = is_early && access.is_some_and(|access| access != Access::Static);
-        if by_others || access.is_some_and(Access::is_writable) {
-            self.b.emit(DeviceOp::Pipe(DevicePipe::Fence));
-        }
-    }
-
     /// A prefetch of a box, by one thread.
     pub(super) fn prefetch_box(
         &mut self,

@@ -229,6 +229,7 @@ impl Expander<'_> {
 
     fn tensor_mma(&mut self, mma: &TensorMma) -> Result<(), Diagnostic> {
         let span = self.b.locs[self.b.loc].span;
+        self.order_operands(mma.reads());
         let columns = tile_axes(&mma.acc).last().map_or(0, |axis| axis.len);
         let depth = tile_axes(&mma.a).last().map_or(0, |axis| axis.len);
         let TensorAtom { m, n, types, scaled: _, pair } = mma.atom;

@@ -1,11 +1,9 @@
 //! Products of a warpgroup: which instructions they are, and the fences in front of them.
 //!
 //! Each warpgroup has whole atoms of the sums. An atom of a product is one instruction for 32 bytes of k, in
-//! ascending order. Before a barrier after which products may read what threads have written, each thread orders
-//! its own writes ahead of reads by the tensor core, which go another way than those of threads.
+//! ascending order.
 
 use kernel_dsl::diag::{Code, Diagnostic};
-use rustc_hash::FxHashSet;
 
 use super::Expander;
 use super::linear::Linear;
@@ -16,38 +14,12 @@ use crate::device::{
 use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::infer::tile_axes;
 use crate::kernel::{
-    AxisIndex, Kernel, LeftOperand, SmemId, Start, Stmt, StmtKind, Tensor, TileAccess, Warpgroup,
-    WarpgroupMma, WgmmaAtom,
+    AxisIndex, LeftOperand, Start, TileAccess, Warpgroup, WarpgroupMma, WgmmaAtom,
 };
 use kernel_abi::DType;
 
 /// Instructions of one product in one warpgroup, at most.
 const MAX_INSTRUCTIONS: u32 = 256;
-
-/// The tiles that products read and threads write: by stores or by copies of their own.
-pub(super) fn written_operands(kernel: &Kernel) -> FxHashSet<SmemId> {
-    let (mut read, mut written) = (FxHashSet::default(), FxHashSet::default());
-    collect(&kernel.body, &mut read, &mut written);
-    read.intersection(&written).copied().collect()
-}
-
-fn collect(stmts: &[Stmt], read: &mut FxHashSet<SmemId>, written: &mut FxHashSet<SmemId>) {
-    for stmt in stmts {
-        let tile = |access: &TileAccess| access.storage.tile().map(|(tile, _)| tile);
-        if let StmtKind::Warpgroup(Warpgroup::Mma(mma)) = &stmt.kind {
-            read.extend(mma.reads().filter_map(tile));
-        } else if let StmtKind::Tensor(Tensor::Mma(mma)) = &stmt.kind {
-            read.extend(mma.reads().filter_map(tile));
-        } else if let StmtKind::Store { access, .. } | StmtKind::CopyAsync { dest: access, .. } =
-            &stmt.kind
-        {
-            written.extend(tile(access));
-        }
-        for body in stmt.kind.bodies() {
-            collect(body, read, written);
-        }
-    }
-}
 
 /// The registers of a left operand that an instruction takes: of the rows g and g + 8 of the warp's 16 the positions
 /// 2t and 2t + 1 of k, then those 8 further on, for lane `4 g + t`.
@@ -62,13 +34,6 @@ fn groups(map: AxisMap, warps: u32) -> Digit {
 }
 
 impl Expander<'_> {
-    /// Threads order what they have written ahead of what products read after the barrier that follows.
-    pub(super) fn hand_over_operands(&mut self) {
-        if !self.operands.is_empty() {
-            self.b.emit(DeviceOp::Warpgroup(WarpgroupOp::ProxyFence));
-        }
-    }
-
     /// Expands an operation of the warpgroup.
     pub(super) fn warpgroup(&mut self, op: &Warpgroup) -> Result<(), Diagnostic> {
         match op {

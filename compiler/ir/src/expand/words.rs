@@ -122,6 +122,8 @@ impl<'k> Expander<'k> {
         self.contents = kept.clone();
         let outer = self.shared.enter_loop();
         self.b.open();
+        // Taking a ticket is a meeting of all threads.
+        self.hand_over_operands();
         let change = Change::Count { limit: (last, 0) };
         let taken =
             self.by_one_thread(DType::U32, |s| s.change(word.param, DType::U32, at, change));

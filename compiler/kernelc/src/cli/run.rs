@@ -24,6 +24,9 @@ use crate::session::{self, Refusal, Session};
 use crate::tensors;
 use orders::{Fault, Orders};
 
+/// Launches in a row, at most: all of them are kept to be compared.
+const MAX_LAUNCHES: u64 = 65_536;
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -69,12 +72,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "POLICY:SEED[:FIRST..END]", conflicts_with = "schedules")]
     pub schedule: Option<Schedule>,
     /// Asks the axioms of the memory model too whether accesses race: every access of every thread at device level, so
-    /// small runs only.
+    /// small runs only: one of more than 3000 events is not judged, which is exit code 3.
     #[arg(long, conflicts_with = "then")]
     pub memory_model: bool,
     /// Launches in a row. Ranks go on at their own pace. On one rank a launch of a kernel with `pdl: consumer` or `both`
     /// overlaps the one before it: it begins when all CTAs of that one have passed `grid_launch` or have ended.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_LAUNCHES))]
     pub launches: usize,
     /// A further kernel of the file that is launched next, and overlaps like --launches; may be given several times.
     /// Parameters of one name are one buffer or scalar, and --bind is for every kernel that has the parameter.
@@ -124,6 +127,10 @@ fn execute(cli: &Cli, args: &RunArgs) -> Result<Answer, Refusal> {
         return ranks::execute(cli, args, &built, &|found| refuse(found));
     }
     if args.launches != 1 {
+        if args.memory_model {
+            let message = "--memory-model judges one launch, or launches of several ranks";
+            return Err(session::usage(cli.format, message));
+        }
         return stream::execute(cli, args, (&session, &front));
     }
     let mut memory = Memory::new(&built.kernel.params);

@@ -5,7 +5,7 @@ use kernel_emulator::{MAX_EVENTS, Memory, Options, record_device};
 use kernel_ir::pipeline::Built;
 
 use super::RunArgs;
-use crate::cli::Answer;
+use crate::cli::{Answer, exit};
 use crate::session::Refusal;
 
 /// Where it is asked for, runs the device level once more and asks the axioms which accesses race.
@@ -24,9 +24,12 @@ pub(super) fn judge(
     let (_, record) = record_device(&built.device, &mut memories, args.launches, options)
         .map_err(|error| refuse(&[error.to_diagnostic()]))?;
     match record.races() {
-        None => answer.stderr.push_str(&format!(
-            "note: the run has more than {MAX_EVENTS} events, so the memory model was not asked\n"
-        )),
+        None => {
+            answer.code = exit::NOT_JUDGED;
+            answer.stderr.push_str(&format!(
+                "note: the run has more than {MAX_EVENTS} events, so the memory model was not asked\n"
+            ));
+        }
         Some(races) if races.is_empty() => answer.stderr.push_str(&format!(
             "note: no race in the memory model among {} events\n",
             record.len()
