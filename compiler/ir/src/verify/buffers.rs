@@ -12,6 +12,7 @@
 mod ctas;
 mod meetings;
 mod place;
+mod readings;
 mod threads;
 
 pub(super) use ctas::tell_apart;
@@ -31,6 +32,7 @@ use crate::ops::AtomicOp;
 use ctas::Owners;
 use meetings::{By, Seen, Sharing, Store};
 use place::Place;
+use readings::Readings;
 
 /// Accesses of one buffer since the last `sync`, at most.
 const MAX_OPEN: usize = 512;
@@ -54,6 +56,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         loads: BTreeMap::new(),
         arrivals: BTreeMap::new(),
         recent: Vec::new(),
+        readings: Readings::default(),
         outside: Vec::new(),
         beside: Vec::new(),
         role: None,
@@ -107,6 +110,8 @@ struct Word {
 struct Head {
     touched: Vec<Place>,
     has_met: bool,
+    /// All that the round stores.
+    stored: Vec<Place>,
 }
 
 struct Walk<'a> {
@@ -123,6 +128,8 @@ struct Walk<'a> {
     recent: Vec<Place>,
     /// Of those, the ones from before the role around this place.
     outside: Vec<Place>,
+    /// Copies that may still read what the kernel stores to.
+    readings: Readings,
     /// What the roles of the region so far have touched.
     beside: Vec<Place>,
     /// The number of the role around this place.
@@ -177,9 +184,17 @@ impl<'a> Walk<'a> {
                 let does = update.map_or(Does::Write, Does::Change);
                 self.touch(access, does, Some(spread));
             }
-            StmtKind::CopyAsync { source, .. } | StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
-                self.touch(source, Does::Read, None)
+            StmtKind::CopyAsync { source, .. } => {
+                self.touch(source, Does::Read, None);
+                self.readings.close_group();
+                self.start_reading(source, false);
             }
+            StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
+                self.touch(source, Does::Read, None);
+                self.start_reading(source, true);
+            }
+            StmtKind::EmptyGroup => self.readings.close_group(),
+            StmtKind::Settle { pending, .. } => self.readings.settle(self.role, *pending),
             StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, Does::Write, None),
             StmtKind::Sync | StmtKind::SyncRole => self.meet(),
             StmtKind::Await(wait) => {
@@ -212,6 +227,7 @@ impl<'a> Walk<'a> {
                 let outer = std::mem::replace(&mut self.loops_outside, self.heads.len());
                 self.block(body);
                 self.loops_outside = outer;
+                self.readings.end_role(self.role);
                 self.role = None;
                 let before = std::mem::take(&mut self.outside);
                 let own = std::mem::replace(&mut self.recent, before);
@@ -224,6 +240,7 @@ impl<'a> Walk<'a> {
                     return;
                 }
                 let before = self.recent.clone();
+                let readings = self.readings.clone();
                 let outer = std::mem::replace(&mut self.in_loop, true);
                 let met = self.met();
                 self.heads.push(Head::default());
@@ -232,12 +249,15 @@ impl<'a> Walk<'a> {
                 // There may be no round at all.
                 self.join_met(&met);
                 self.in_loop = outer;
+                self.readings_of_rounds((*var, *step), &head, &readings, body);
+                self.readings.join(readings);
                 self.rounds((*var, *step), head, &before, body);
                 self.join(before);
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let decided = self.known.decided(*cond);
                 let before = self.recent.clone();
+                let readings = self.readings.clone();
                 let unmet = self.unmet();
                 let met = self.met();
                 if decided != Some(false) {
@@ -254,6 +274,7 @@ impl<'a> Walk<'a> {
                 }
                 if decided != Some(true) {
                     let then_recent = std::mem::replace(&mut self.recent, before);
+                    let then_readings = std::mem::replace(&mut self.readings, readings);
                     let then_unmet = self.unmet();
                     let then_met = self.met();
                     self.set_met(&met);
@@ -261,6 +282,7 @@ impl<'a> Walk<'a> {
                     self.under(self.known.path_facts(*cond, false), else_body);
                     if decided.is_none() {
                         self.join(then_recent);
+                        self.readings.join(then_readings);
                         self.each_seen(&then_unmet, Seen::join);
                         self.join_met(&then_met);
                     }
@@ -270,9 +292,7 @@ impl<'a> Walk<'a> {
             | StmtKind::Pipe(_)
             | StmtKind::Prefetch { .. }
             | StmtKind::Advance { .. }
-            | StmtKind::EmptyGroup
             | StmtKind::Outgoing(_)
-            | StmtKind::Settle { .. }
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
             | StmtKind::GridWait
@@ -280,6 +300,16 @@ impl<'a> Walk<'a> {
             | StmtKind::Assert { .. }
             | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
+        }
+    }
+
+    /// A copy goes on behind its statement.
+    fn start_reading(&mut self, source: &TileAccess, by_bytes: bool) {
+        let param = source.storage.param().filter(|param| self.stored.contains(param));
+        if let Some(param) = param {
+            let of = (param, source);
+            let place = Place::new(&self.known, &self.iotas, of, Does::Read, None, &self.facts);
+            self.readings.start(place, self.role, by_bytes);
         }
     }
 
@@ -319,8 +349,13 @@ impl<'a> Walk<'a> {
         let outer = std::mem::replace(&mut self.in_loop, true);
         self.tickets.push(var);
         self.meet();
+        let readings = self.readings.clone();
+        self.heads.push(Head::default());
         self.under(facts, body);
+        let head = self.heads.pop().unwrap_or_default();
         self.meet();
+        self.readings_of_rounds((var, 1), &head, &readings, body);
+        self.readings.join(readings);
         self.tickets.pop();
         self.in_loop = outer;
     }
@@ -328,6 +363,7 @@ impl<'a> Walk<'a> {
     /// All threads meet, or those of the role: what others did before it is not met by that.
     fn meet(&mut self) {
         self.recent.clone_from(&self.outside);
+        self.readings.meet(self.role);
         self.heads[self.loops_outside..].iter_mut().for_each(|head| head.has_met = true);
         if self.is_outermost() {
             self.seen.values_mut().for_each(Seen::publish);
@@ -368,6 +404,29 @@ impl<'a> Walk<'a> {
             for later in &head.touched {
                 if threads::race(&self.known, &later.facts, &earlier, later) {
                     self.report_race(earlier.span, earlier.is_store, later);
+                }
+            }
+        }
+    }
+
+    /// What copies of a round may still read, against what later rounds store.
+    fn readings_of_rounds(
+        &mut self,
+        of_loop: (ValueId, u32),
+        head: &Head,
+        before: &Readings,
+        body: &[Stmt],
+    ) {
+        if head.stored.is_empty() {
+            return;
+        }
+        let inside = defined_in(body);
+        for end in self.readings.without(before) {
+            let earlier = threads::in_earlier_round(&mut self.known, &end, of_loop, &inside);
+            let earlier = earlier.unwrap_or_else(|| Place { axes: Vec::new(), ..end.clone() });
+            for later in &head.stored {
+                if threads::race(&self.known, &later.facts, &earlier, later) {
+                    self.report_reading(earlier.span, later);
                 }
             }
         }
@@ -438,6 +497,14 @@ impl<'a> Walk<'a> {
             seen.store(store.late(late).in_list(in_list));
         } else {
             seen.load(owners, place.span, late, by);
+        }
+        if is_store {
+            let races = |earlier: &Place| threads::race(&self.known, &self.facts, earlier, &place);
+            let found = self.readings.iter().find(|reading| races(&reading.place));
+            if let Some(copy) = found.map(|reading| reading.place.span) {
+                self.report_reading(copy, &place);
+            }
+            self.heads.iter_mut().for_each(|head| head.stored.push(place.clone()));
         }
         for head in self.heads.iter_mut().filter(|head| !head.has_met) {
             head.touched.push(place.clone());
@@ -515,6 +582,23 @@ impl<'a> Walk<'a> {
             .secondary(earlier, format!("this {} it first", verb(stored)))
             .secondary(param.span, "declared here")
             .help("put `sync;` between"),
+        );
+    }
+
+    fn report_reading(&mut self, copy: Span, later: &Place) {
+        if !self.reported.insert((copy, later.span)) {
+            return;
+        }
+        let param = &self.kernel.params[later.param];
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0120,
+                format!("`{}` is written while a copy may still read it", param.name),
+            )
+            .label(later.span, "this writes what the copy reads")
+            .secondary(copy, "the copy: nothing says that it has read")
+            .secondary(param.span, "declared here")
+            .help("put `settle` of the tile that it fills and then `sync;` before this"),
         );
     }
 

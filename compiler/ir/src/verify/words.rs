@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use super::ranks::{arrivers, is_apart};
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{Kernel, Op, ParamId, Stmt, StmtKind, Storage, ValueId, Word, Words};
+use crate::kernel::{Kernel, Op, ParamId, PipeOp, Stmt, StmtKind, Storage, ValueId, Word, Words};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.params.iter().all(|param| param.words.is_none()) {
@@ -250,6 +250,7 @@ impl Epoch<'_> {
         match &stmt.kind {
             StmtKind::Def { op: Op::Load { access, .. }, .. }
             | StmtKind::CopyAsync { source: access, .. }
+            | StmtKind::Pipe(PipeOp::Copy { source: access, .. })
                 if access.storage == Storage::Buffer(self.param) =>
             {
                 if at != Advanced::No {
