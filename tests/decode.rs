@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     for rows in [2, 8] {
         trials.push(trial(format!("mini rows={rows}"), move || decode::ranks::rows(rows)));
     }
-    for (ranks, rows) in [(16, 1), (16, 8), (8, 1), (8, 4)] {
+    for (ranks, rows) in decode::shapes::all() {
         let name = format!("plan of Kimi K3 ranks={ranks} rows={rows}");
         trials.push(trial(name, move || decode::shapes::k3(ranks, rows)));
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kernel_abi::DType;
-use kernel_abi::plan::{BufferRole, KernelKey, Plan, PlanBuilder, Promise, Signature};
+use kernel_abi::plan::{BufferRole, KernelKey, Plan, PlanBuilder, Promise, Scalar, Signature};
+use kernel_abi::{Access, DType};
 use kernel_tests::pages::judge::Found;
 use kernel_tests::pages::{Block, Page, Purpose};
 use kernel_tests::program::Program;
@@ -15,7 +15,7 @@ const TEXT: &str = include_str!("plans.rs");
 type Maker = fn() -> Plan;
 
 /// For each code the plan that is refused for it, and the one put right.
-const PLANS: [(&str, Maker, Maker); 9] = [
+const PLANS: [(&str, Maker, Maker); 14] = [
     ("P0101", p0101_fails, p0101_passes),
     ("P0102", p0102_fails, p0102_passes),
     ("P0103", p0103_fails, p0103_passes),
@@ -25,6 +25,11 @@ const PLANS: [(&str, Maker, Maker); 9] = [
     ("P0107", p0107_fails, p0107_passes),
     ("P0108", p0108_fails, p0108_passes),
     ("P0109", p0109_fails, p0109_passes),
+    ("P0110", p0110_fails, p0110_passes),
+    ("P0111", p0111_fails, p0111_passes),
+    ("P0113", p0113_fails, p0113_passes),
+    ("P0114", p0114_fails, p0114_passes),
+    ("P0115", p0115_fails, p0115_passes),
 ];
 
 /// What the check of a plan says, with the kernels of the file `k.tile` of the page.
@@ -237,5 +242,167 @@ fn p0109_passes() -> Plan {
     let z = plan.buffer("z", DType::F32, &[2, 2], BufferRole::Step);
     plan.kernel("first", "k.tile", "by_columns", &[]).read("w", w).write("y", y).add();
     plan.kernel("second", "k.tile", "by_columns", &[]).read("w", w).write("y", z).add();
+    plan.finish()
+}
+
+fn p0110_fails() -> Plan {
+    let mut plan = PlanBuilder::new(1);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let s = plan.buffer("s", DType::F32, &[4], BufferRole::Step);
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    plan.kernel("writes", "k.tile", "scale", &[]).read("x", x).write("y", s).add();
+    plan.kernel("reads", "k.tile", "peek", &[]).read("s", s).read("x", x).write("y", y).add();
+    plan.finish()
+}
+
+fn p0110_passes() -> Plan {
+    let mut plan = PlanBuilder::new(1);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let s = plan.buffer("s", DType::F32, &[4], BufferRole::Step);
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let z = plan.buffer("z", DType::F32, &[4], BufferRole::Step);
+    plan.kernel("writes", "k.tile", "scale", &[]).read("x", x).write("y", s).add();
+    plan.kernel("between", "k.tile", "scale", &[]).read("x", x).write("y", y).add();
+    plan.kernel("reads", "k.tile", "peek", &[]).read("s", s).read("x", y).write("y", z).add();
+    plan.finish()
+}
+
+fn p0111_fails() -> Plan {
+    let mut plan = PlanBuilder::new(1);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let a = plan.buffer("a", DType::F32, &[4], BufferRole::Step);
+    let b = plan.buffer("b", DType::F32, &[4], BufferRole::Step);
+    let c = plan.buffer("c", DType::F32, &[4], BufferRole::Step);
+    plan.kernel("first", "k.tile", "scale", &[]).read("x", x).write("y", a).add();
+    let node = plan.kernel("second", "k.tile", "scale_some", &[]).read("x", x).write("y", b);
+    node.scalar("n", Scalar::I32(1)).add();
+    plan.kernel("third", "k.tile", "scale", &[]).read("x", a).write("y", c).add();
+    plan.finish()
+}
+
+fn p0111_passes() -> Plan {
+    let mut plan = PlanBuilder::new(1);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let a = plan.buffer("a", DType::F32, &[4], BufferRole::Step);
+    let b = plan.buffer("b", DType::F32, &[4], BufferRole::Step);
+    let c = plan.buffer("c", DType::F32, &[4], BufferRole::Step);
+    plan.kernel("first", "k.tile", "scale", &[]).read("x", x).write("y", a).add();
+    plan.kernel("second", "k.tile", "scale", &[]).read("x", x).write("y", b).add();
+    plan.kernel("third", "k.tile", "scale", &[]).read("x", a).write("y", c).add();
+    plan.finish()
+}
+
+fn p0113_fails() -> Plan {
+    let mut plan = PlanBuilder::new(2);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let inbox = plan.buffer("inbox", DType::F32, &[4, 1, 4], BufferRole::Symmetric); // a ring of four
+    let ready = plan.buffer("ready", DType::U32, &[1, 2], BufferRole::Symmetric);
+    let seq = plan.buffer("seq", DType::U32, &[1], BufferRole::State);
+    plan.kernel("sum", "k.tile", "push", &[])
+        .read("x", x)
+        .write("y", y)
+        .arg("inbox", Access::Peer, inbox)
+        .arg("ready", Access::Peer, ready)
+        .update("seq", seq)
+        .of_ranks()
+        .add();
+    plan.finish()
+}
+
+fn p0113_passes() -> Plan {
+    let mut plan = PlanBuilder::new(2);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let inbox = plan.buffer("inbox", DType::F32, &[2, 2, 4], BufferRole::Symmetric);
+    let ready = plan.buffer("ready", DType::U32, &[1, 2], BufferRole::Symmetric);
+    let seq = plan.buffer("seq", DType::U32, &[1], BufferRole::State);
+    plan.kernel("sum", "k.tile", "push", &[])
+        .read("x", x)
+        .write("y", y)
+        .arg("inbox", Access::Peer, inbox)
+        .arg("ready", Access::Peer, ready)
+        .update("seq", seq)
+        .of_ranks()
+        .add();
+    plan.finish()
+}
+
+fn p0114_fails() -> Plan {
+    let mut plan = PlanBuilder::new(2);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let inbox = plan.buffer("inbox", DType::F32, &[2, 2, 4], BufferRole::Symmetric);
+    let ready = plan.buffer("ready", DType::U32, &[1, 2], BufferRole::Symmetric);
+    let seq = plan.buffer("seq", DType::U32, &[1], BufferRole::State);
+    let inbox_2 = plan.buffer("inbox_2", DType::F32, &[2, 2, 4], BufferRole::Symmetric);
+    let ready_2 = plan.buffer("ready_2", DType::U32, &[1, 2], BufferRole::Symmetric);
+    plan.kernel("first", "k.tile", "push", &[])
+        .read("x", x)
+        .write("y", y)
+        .arg("inbox", Access::Peer, inbox)
+        .arg("ready", Access::Peer, ready)
+        .update("seq", seq)
+        .of_ranks()
+        .add();
+    plan.kernel("second", "k.tile", "push", &[])
+        .read("x", x)
+        .write("y", y)
+        .arg("inbox", Access::Peer, inbox_2)
+        .arg("ready", Access::Peer, ready_2)
+        .update("seq", seq)
+        .of_ranks()
+        .add();
+    plan.finish()
+}
+
+fn p0114_passes() -> Plan {
+    let mut plan = PlanBuilder::new(2);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let inbox = plan.buffer("inbox", DType::F32, &[2, 2, 4], BufferRole::Symmetric);
+    let ready = plan.buffer("ready", DType::U32, &[1, 2], BufferRole::Symmetric);
+    let seq = plan.buffer("seq", DType::U32, &[1], BufferRole::State);
+    let inbox_2 = plan.buffer("inbox_2", DType::F32, &[2, 2, 4], BufferRole::Symmetric);
+    let ready_2 = plan.buffer("ready_2", DType::U32, &[1, 2], BufferRole::Symmetric);
+    let seq_2 = plan.buffer("seq_2", DType::U32, &[1], BufferRole::State);
+    plan.kernel("first", "k.tile", "push", &[])
+        .read("x", x)
+        .write("y", y)
+        .arg("inbox", Access::Peer, inbox)
+        .arg("ready", Access::Peer, ready)
+        .update("seq", seq)
+        .of_ranks()
+        .add();
+    plan.kernel("second", "k.tile", "push", &[])
+        .read("x", x)
+        .write("y", y)
+        .arg("inbox", Access::Peer, inbox_2)
+        .arg("ready", Access::Peer, ready_2)
+        .update("seq", seq_2)
+        .of_ranks()
+        .add();
+    plan.finish()
+}
+
+fn p0115_fails() -> Plan {
+    let mut plan = PlanBuilder::new(2);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let z = plan.buffer("z", DType::F32, &[4], BufferRole::Step);
+    let node = plan.kernel("fill", "k.tile", "some", &[]).read("x", x).write("y", y);
+    node.scalar("rows", Scalar::I32(3)).add();
+    plan.all_reduce("sum", y, z);
+    plan.finish()
+}
+
+fn p0115_passes() -> Plan {
+    let mut plan = PlanBuilder::new(2);
+    let x = plan.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let y = plan.buffer("y", DType::F32, &[4], BufferRole::Step);
+    let z = plan.buffer("z", DType::F32, &[4], BufferRole::Step);
+    let node = plan.kernel("fill", "k.tile", "some", &[]).read("x", x).write("y", y);
+    node.scalar("rows", Scalar::I32(4)).add();
+    plan.all_reduce("sum", y, z);
     plan.finish()
 }

@@ -127,6 +127,16 @@ impl Prepared {
     }
 }
 
+/// One launch of a kernel over several ranks, with what earlier runs of the same kernel left.
+pub(crate) fn run_prepared_on_ranks(
+    kernel: &Kernel,
+    prepared: &Prepared,
+    memories: &mut [Memory],
+    options: &Options,
+) -> Result<Vec<Trace>, EmuError> {
+    ranks::run(kernel, prepared, memories, 1, options)
+}
+
 /// [`run_kernel`] with what earlier runs of the same kernel left.
 pub(crate) fn run_prepared(
     kernel: &Kernel,

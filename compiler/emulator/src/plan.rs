@@ -10,6 +10,7 @@ mod instantiate;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod touches;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +28,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::error::EmuError;
-use crate::kernel::{Prepared, run_prepared};
+use crate::kernel::{Prepared, run_prepared, run_prepared_on_ranks};
 use crate::memory::{Argument, Buffer, Memory};
 use crate::options::Options;
 
@@ -153,6 +154,13 @@ impl EmuExecutor {
             NodeOp::Kernel { kernel: key, args } => {
                 let kernel = self.kernels[index].as_ref().expect("every kernel node has a kernel");
                 let options = &self.options;
+                if kernel.kernel.launch.world.is_some() {
+                    return launch_together(kernel, args, ranks, options).map_err(|error| {
+                        let (node, kernel) = (node.name.clone(), key.to_string());
+                        let rank = error.detail.rank.unwrap_or(0);
+                        PlanFailure::Run { node, rank, kernel, error }
+                    });
+                }
                 let run = |(rank, buffers): (usize, &mut RankBuffers)| {
                     launch(kernel, args, rank, buffers, options).map_err(|error| {
                         let (node, kernel) = (node.name.clone(), key.to_string());
@@ -268,7 +276,7 @@ impl Executor for EmuExecutor {
 fn fresh(described: &kernel_abi::plan::PlanBuffer) -> Buffer {
     let len = described.elements().expect("the plan was checked") as usize;
     match described.role {
-        BufferRole::State => {
+        BufferRole::State | BufferRole::Symmetric => {
             Buffer::filled(described.dtype, vec![0; numeric::bytes_of(described.dtype, len)])
         }
         BufferRole::Weight | BufferRole::Host { .. } | BufferRole::Step => {
@@ -288,7 +296,40 @@ fn launch(
     // Buffers move into the memory of the launch and back; one that is read through two parameters is
     // copied for the second.
     let kernel = &ready.kernel;
-    let mut home: IndexVec<ParamId, Option<usize>> = IndexVec::new();
+    let (mut memory, home) = take(kernel, args, rank, buffers);
+    let result = run_prepared(kernel, &ready.prepared, &mut memory, options).map(|_| ());
+    give_back(memory, &home, buffers);
+    result
+}
+
+/// Launches a kernel over all ranks.
+fn launch_together(
+    ready: &Ready,
+    args: &[kernel_abi::plan::Argument],
+    ranks: &mut [RankBuffers],
+    options: &Options,
+) -> Result<(), EmuError> {
+    let kernel = &ready.kernel;
+    let taken = ranks.iter_mut().enumerate().map(|(rank, all)| take(kernel, args, rank, all));
+    let (mut memories, homes): (Vec<Memory>, Vec<Homes>) = taken.unzip();
+    let result = run_prepared_on_ranks(kernel, &ready.prepared, &mut memories, options);
+    for ((memory, home), buffers) in memories.into_iter().zip(&homes).zip(ranks) {
+        give_back(memory, home, buffers);
+    }
+    result.map(|_| ())
+}
+
+/// Where the buffer of a parameter belongs; none for scalars, and for one that is read through a parameter before.
+type Homes = IndexVec<ParamId, Option<usize>>;
+
+/// The memory of a launch on a rank, with buffers that go back to their places afterwards.
+fn take(
+    kernel: &Kernel,
+    args: &[kernel_abi::plan::Argument],
+    rank: usize,
+    buffers: &mut RankBuffers,
+) -> (Memory, Homes) {
+    let mut home = Homes::new();
     let mut memory = Memory::new(&kernel.params);
     let mut taken: Vec<(usize, ParamId)> = Vec::with_capacity(args.len());
     for (id, param) in kernel.params.iter_enumerated() {
@@ -317,14 +358,16 @@ fn launch(
         }
         home.push(at);
     }
-    let result = run_prepared(kernel, &ready.prepared, &mut memory, options).map(|_| ());
+    (memory, home)
+}
+
+fn give_back(mut memory: Memory, home: &Homes, buffers: &mut RankBuffers) {
     for (id, home) in home.iter_enumerated() {
         let argument = std::mem::replace(&mut memory.arguments[id], Argument::Missing);
         if let (Argument::Buffer(buffer), Some(index)) = (argument, *home) {
             buffers[index] = buffer;
         }
     }
-    result
 }
 
 fn copy(buffers: &mut RankBuffers, src: &Region, dst: &Region) {

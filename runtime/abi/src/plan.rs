@@ -19,11 +19,16 @@ use std::collections::BTreeMap;
 pub use builder::PlanBuilder;
 pub use check::CheckedPlan;
 pub use error::{PlanCode, PlanError};
-pub use signature::{ContractSpec, ExtentSpec, ParamSpec, ScaledBy, Signature, UpperBound};
+pub use signature::{
+    ContractSpec, ExtentSpec, ParamSpec, ScaledBy, Signature, Touches, UpperBound, Waits, WordKind,
+};
 pub use tensor::{MAX_BOX, MAX_MAP_AXES, MapAxisSpec, TensorMapSpec};
 
 use crate::DType;
 use crate::numeric::to_i64;
+
+/// The scalar parameter of a kernel over several ranks that gets the number of the rank.
+pub const RANK: &str = "rank";
 
 /// A buffer of a plan; every rank has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +97,8 @@ pub enum BufferRole {
     State,
     /// Lives within one step: written by a node before any node reads it.
     Step,
+    /// Memory of ranks, which other ranks write: zero before the first step; keeps its values from step to step.
+    Symmetric,
 }
 
 /// Values of a host buffer: at least `lo`, below `hi`.

@@ -7,7 +7,8 @@ use kernel_abi::bundle::{
     Artefact, AuditVerdict, Bundle, KernelHead, LaunchSpec, Maker, Policy, VERSION, encode,
 };
 use kernel_abi::plan::{
-    ContractSpec, ExtentSpec, KernelKey, ParamSpec, ScaledBy, Signature, UpperBound,
+    ContractSpec, ExtentSpec, KernelKey, ParamSpec, ScaledBy, Signature, Touches, UpperBound,
+    Waits, WordKind,
 };
 use kernel_abi::stored::{StoredDigit, StoredLayout};
 use kernel_abi::{Access, DType};
@@ -17,16 +18,7 @@ use sha2::{Digest, Sha256};
 const ANYTHING: Policy = Policy { allow_unaudited: true };
 
 fn param(name: &str, access: Access, dtype: DType, shape: Vec<ExtentSpec>) -> ParamSpec {
-    ParamSpec {
-        name: name.to_owned(),
-        access,
-        settled: false,
-        dtype,
-        shape,
-        stored: None,
-        scaled: None,
-        contract: None,
-    }
+    ParamSpec::new(name, access, dtype, shape)
 }
 
 fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) -> Artefact {
@@ -46,15 +38,14 @@ fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) 
         target: target.to_owned(),
         bindings: bindings.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         named: named.iter().map(|name| (*name).to_owned()).collect(),
-        signature: Signature {
-            params: vec![
+        signature: Signature::new(
+            vec![
                 param("rows", Access::Scalar, DType::I32, Vec::new()),
                 param("w", Access::Static, DType::Bf16, vec![rows(), ExtentSpec::Const(64)]),
                 ParamSpec { settled: true, contract: Some(contract), ..ids },
             ],
-            starts_early: true,
-            maps: Vec::new(),
-        },
+            true,
+        ),
         launch: LaunchSpec {
             grid: [12, 2, 1],
             cluster: [2, 1, 1],
@@ -248,7 +239,7 @@ fn an_index_that_lies_is_refused_though_its_hash_is_right() {
             vec![vec![StoredDigit { extent, stride }], vec![StoredDigit { extent: 4, stride: 1 }]];
         StoredLayout::new(axes).unwrap()
     };
-    let faults: [&dyn Fn(&mut KernelHead); 16] = [
+    let faults: [&dyn Fn(&mut KernelHead); 19] = [
         &|head| {
             head.signature.params[1].shape = vec![ExtentSpec::Const(4); 2];
             head.signature.params[1].stored = Some(layout(8, 4));
@@ -271,9 +262,36 @@ fn an_index_that_lies_is_refused_though_its_hash_is_right() {
         &|head| head.signature.params[1].name = "rows".to_owned(),
         &|head| head.signature.params[1].shape = vec![ExtentSpec::Const(u64::MAX); 2],
         &|head| head.signature.params[0].access = Access::Input,
+        &|head| head.signature.params[1].touches.rows = Some("columns".to_owned()),
+        &|head| head.signature.params[1].touches.rows = Some("ids".to_owned()),
+        &|head| head.signature.world = Some(0),
     ];
     for (number, change) in faults.iter().enumerate() {
         assert_eq!(fault(change), "B0106", "{number}");
+    }
+}
+
+#[test]
+fn what_a_kernel_does_around_its_wait_is_read_back_and_is_as_it_should_be_where_nothing_says_so() {
+    let [plain, mut odd] = ["plain", "odd"].map(|name| artefact(name, "sm_90a", &[("M", 1)], &[]));
+    odd.head.signature.waits = Waits { may_not_wait: true, may_launch_first: true };
+    odd.head.signature.world = Some(2);
+    let params = &mut odd.head.signature.params;
+    params[1].touches = Touches {
+        read_early: true,
+        written_early: true,
+        copied_unfenced: true,
+        rows: Some("rows".to_owned()),
+    };
+    params[2].words = Some(WordKind::Raised);
+    let bytes = encode(&maker(), &[plain.clone(), odd.clone()]).unwrap();
+    let bundle = Bundle::from_bytes(bytes.clone(), ANYTHING).unwrap();
+    let read = |name: &str| bundle.artefact(name, "sm_90a").unwrap().signature();
+    assert_eq!(read("odd"), &odd.head.signature);
+    assert_eq!(read("plain"), &plain.head.signature);
+    let index = String::from_utf8_lossy(&bytes);
+    for word in ["waits", "world", "touches", "words"] {
+        assert_eq!(index.matches(&format!("\"{word}\"")).count(), 1, "{word}");
     }
 }
 

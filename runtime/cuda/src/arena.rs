@@ -3,9 +3,12 @@
 //! The nodes of a plan run on one stream in the order of the plan, which every edge of a checked plan agrees with. A
 //! buffer is alive from the first node that touches it to the last one; what no node reads after its last write is a
 //! result and stays alive until the next step. A kernel that starts early reads early only what is `static` or
-//! `settled`, and writes only after its predecessor is over, so that the order of the nodes holds for it too.
+//! `settled`, and writes only after its predecessor is over, so that the order of the nodes holds for it too; where one
+//! does otherwise, the plan says how long those before it may still run.
 
-use kernel_abi::plan::{ArgumentValue, BufferId, BufferRole, NodeOp, Plan, PlanBuffer};
+use kernel_abi::plan::{
+    ArgumentValue, BufferId, BufferRole, CheckedPlan, NodeId, NodeOp, Plan, PlanBuffer,
+};
 
 use crate::error::RuntimeError;
 use crate::memory::{ALIGNMENT, byte_count};
@@ -98,6 +101,19 @@ pub fn lifetimes(
         }
     }
     all
+}
+
+/// A buffer is alive as long as some node that touches it may still run while others touch memory: where launches overlap,
+/// that may be longer than until the next node.
+pub fn outlast(plan: &CheckedPlan, lifetimes: &mut [Option<Lifetime>]) {
+    for (node, described) in plan.nodes.iter().enumerate() {
+        let until = plan.runs_until(NodeId(node as u32)).min(plan.nodes.len());
+        for (buffer, _) in touched(&described.op) {
+            if let Some(lifetime) = &mut lifetimes[buffer.index()] {
+                lifetime.last = lifetime.last.max(until);
+            }
+        }
+    }
 }
 
 /// Places blocks of `(bytes, lifetime)`: large ones first, each at the lowest place that no block has at the same time.

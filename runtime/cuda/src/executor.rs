@@ -317,7 +317,7 @@ impl Executor for CudaExecutor {
     fn read(&self, rank: u32, buffer: BufferId) -> Result<Vec<u8>, RuntimeError> {
         let place = self.place(rank, buffer)?;
         let fault = match self.plan.buffers[buffer.index()].role {
-            BufferRole::State => None,
+            BufferRole::State | BufferRole::Symmetric => None,
             BufferRole::Weight | BufferRole::Host { .. } => {
                 self.missing.contains(&buffer).then_some("was never written")
             }
@@ -350,7 +350,7 @@ fn outside(plan: &CheckedPlan) -> impl Iterator<Item = BufferId> {
     let is_outside = |(_, buffer): &(usize, &PlanBuffer)| {
         let is_filled = match buffer.role {
             BufferRole::Weight | BufferRole::Host { .. } => true,
-            BufferRole::State | BufferRole::Step => false,
+            BufferRole::State | BufferRole::Step | BufferRole::Symmetric => false,
         };
         is_filled && buffer.elements() != Some(0)
     };
@@ -386,6 +386,12 @@ fn lay_out(
 
 /// What this version runs: a plan of one rank, or one rank of several for itself.
 fn check_ranks(plan: &Plan, ranks: Ranks) -> Result<(), RuntimeError> {
+    if let Some(buffer) = plan.buffers.iter().find(|buffer| buffer.role == BufferRole::Symmetric) {
+        return Err(RuntimeError::Unsupported(format!(
+            "`{}`, memory of ranks, in a plan on CUDA devices",
+            buffer.name
+        )));
+    }
     match ranks {
         Ranks::One if plan.ranks == 1 => Ok(()),
         Ranks::One => Err(RuntimeError::Unsupported(format!(
@@ -402,5 +408,27 @@ fn buffer_of(argument: &Argument) -> Option<BufferId> {
     match argument.value {
         ArgumentValue::Buffer { buffer, .. } => Some(buffer),
         ArgumentValue::Scalar(_) | ArgumentValue::Scalars(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel_abi::DType;
+    use kernel_abi::plan::PlanBuilder;
+
+    use super::*;
+
+    #[test]
+    fn plans_with_memory_of_ranks_are_refused() {
+        for (role, is_refused) in [(BufferRole::State, false), (BufferRole::Symmetric, true)] {
+            let mut plan = PlanBuilder::new(1);
+            plan.buffer("inbox", DType::F32, &[2, 1, 4], role);
+            let plan = plan.finish();
+            for ranks in [Ranks::One, Ranks::Alone(0)] {
+                let refused = check_ranks(&plan, ranks).err().map(|error| error.to_string());
+                assert_eq!(refused.is_some(), is_refused, "{refused:?}");
+                assert!(refused.is_none_or(|text| text.contains("`inbox`, memory of ranks")));
+            }
+        }
     }
 }

@@ -292,31 +292,18 @@ mod tests {
     use super::*;
 
     fn param(name: &str, access: Access, dtype: DType, shape: &[ExtentSpec]) -> ParamSpec {
-        let (name, shape) = (name.to_owned(), shape.to_vec());
-        ParamSpec {
-            name,
-            access,
-            settled: false,
-            dtype,
-            shape,
-            stored: None,
-            scaled: None,
-            contract: None,
-        }
+        ParamSpec::new(name, access, dtype, shape.to_vec())
     }
 
     fn signature() -> Signature {
         let rows = ExtentSpec::Scalar("rows".to_owned());
-        Signature {
-            params: vec![
-                param("W", Access::Static, DType::Bf16, &[ExtentSpec::Const(4), rows]),
-                param("nothing", Access::Input, DType::F32, &[ExtentSpec::Const(0)]),
-                param("rows", Access::Scalar, DType::I32, &[]),
-                param("eps", Access::Scalar, DType::F32, &[]),
-            ],
-            starts_early: true,
-            maps: Vec::new(),
-        }
+        let params = vec![
+            param("W", Access::Static, DType::Bf16, &[ExtentSpec::Const(4), rows]),
+            param("nothing", Access::Input, DType::F32, &[ExtentSpec::Const(0)]),
+            param("rows", Access::Scalar, DType::I32, &[]),
+            param("eps", Access::Scalar, DType::F32, &[]),
+        ];
+        Signature::new(params, true)
     }
 
     fn memory(dtype: DType, elements: u64) -> Seen<'static> {
@@ -379,7 +366,7 @@ mod tests {
     fn memory_of_ranks_takes_a_table() {
         let inbox = [ExtentSpec::Const(2), ExtentSpec::Const(8)];
         let params = vec![param("inbox", Access::Peer, DType::F32, &inbox)];
-        let signature = Signature { params, starts_early: false, maps: Vec::new() };
+        let signature = Signature::new(params, false);
         let given = [("inbox", Seen::Ranks { address: 0x2000 })];
         assert_eq!(pack_seen("push", &signature, &given).unwrap(), [0x2000]);
         let buffer = [("inbox", memory(DType::F32, 16))];
@@ -394,7 +381,7 @@ mod tests {
             param("inbox", Access::Peer, DType::F32, &all),
             param("all", Access::Multicast, DType::F32, &all),
         ];
-        let signature = Signature { params, starts_early: false, maps: Vec::new() };
+        let signature = Signature::new(params, false);
         let loaded = check_memory("push", &signature).unwrap_err();
         assert_eq!(loaded.code().name(), "R0308");
         let given = [("inbox", Seen::Ranks { address: 0x2000 })];

@@ -1,8 +1,12 @@
 //! Buffers that are alive at the same time never share memory.
 
-use kernel_abi::DType;
-use kernel_abi::plan::{BufferId, BufferRole, Plan, PlanBuilder, Region};
-use kernel_runtime::arena::{self, Lifetime, Sharing, lifetimes, line_up, place, step_layout};
+use kernel_abi::plan::{
+    BufferId, BufferRole, ExtentSpec, KernelKey, ParamSpec, Plan, PlanBuilder, Region, Signature,
+};
+use kernel_abi::{Access, DType};
+use kernel_runtime::arena::{
+    self, Lifetime, Sharing, lifetimes, line_up, outlast, place, step_layout,
+};
 use kernel_runtime::memory::ALIGNMENT;
 use proptest::prelude::*;
 
@@ -145,4 +149,43 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn memory_of_a_launch_that_may_still_run_is_not_shared() {
+    // `second` may end without a wait, so the wait of `third` does not cover `first`.
+    let starts = |second_waits: bool| {
+        let mut b = PlanBuilder::new(1);
+        let x = b.buffer("x", DType::F32, &[64], BufferRole::Host { promise: None });
+        let mut ids = Vec::new();
+        for name in ["first", "second", "third"] {
+            let scratch = b.buffer(name, DType::F32, &[64], BufferRole::Step);
+            let kernel = if name == "second" { "odd" } else { "even" };
+            b.kernel(name, "k.tile", kernel, &[])
+                .read("x", x)
+                .arg("s", Access::Scratch, scratch)
+                .add();
+            ids.push(scratch);
+        }
+        let param = |name: &str, access| {
+            ParamSpec::new(name, access, DType::F32, vec![ExtentSpec::Const(64)])
+        };
+        let params = vec![param("x", Access::Input), param("s", Access::Scratch)];
+        let even = Signature::new(params, true);
+        let mut odd = even.clone();
+        odd.waits.may_not_wait = !second_waits;
+        let key = |kernel: &str| KernelKey {
+            file: "k.tile".into(),
+            kernel: kernel.into(),
+            bindings: Default::default(),
+        };
+        let plan = b.finish().check([(key("even"), even), (key("odd"), odd)].into()).unwrap();
+        let mut lives = lifetimes(&plan, Sharing::Tight, |_, _| false);
+        outlast(&plan, &mut lives);
+        let layout = step_layout(&plan, &lives).unwrap();
+        ids.iter().map(|id| layout.starts[id.index()]).collect::<Vec<_>>()
+    };
+    assert_eq!(starts(true), [Some(0); 3]);
+    let odd = starts(false);
+    assert!(odd[0] != odd[2] && odd[0] != odd[1], "{odd:?}");
 }

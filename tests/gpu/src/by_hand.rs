@@ -11,16 +11,7 @@ pub(crate) fn buffer(name: &str, access: Access, dtype: DType, elements: u64) ->
 
 /// A parameter without extents.
 pub(crate) fn scalar(name: &str, access: Access, dtype: DType) -> ParamSpec {
-    ParamSpec {
-        name: name.to_owned(),
-        access,
-        settled: false,
-        dtype,
-        shape: Vec::new(),
-        stored: None,
-        scaled: None,
-        contract: None,
-    }
+    ParamSpec::new(name, access, dtype, Vec::new())
 }
 
 /// A kernel of one CTA. `target` is what the text says.
@@ -34,7 +25,7 @@ pub(crate) fn image<'a>(
     KernelImage {
         name: symbol.to_owned(),
         symbol,
-        signature: Signature { params, starts_early: false, maps: Vec::new() },
+        signature: Signature::new(params, false),
         shape: LaunchShape {
             grid: [1, 1, 1],
             threads,

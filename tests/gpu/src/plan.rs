@@ -133,7 +133,7 @@ fn inputs(plan: &CheckedPlan, seed: u64, step: u64) -> Result<Vec<(BufferId, Vec
         let is_written = match buffer.role {
             BufferRole::Weight => step == 0,
             BufferRole::Host { .. } => true,
-            BufferRole::State | BufferRole::Step => false,
+            BufferRole::State | BufferRole::Step | BufferRole::Symmetric => false,
         };
         let count = buffer.elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
         if is_written && count > 0 {

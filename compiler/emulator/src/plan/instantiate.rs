@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 
 use kernel_abi::plan::{
     ContractSpec, ExtentSpec, KernelKey, MapAxisSpec, ParamSpec, ScaledBy, Signature,
-    TensorMapSpec, UpperBound,
+    TensorMapSpec, UpperBound, WordKind,
 };
 use kernel_dsl::diag::Diagnostic;
 use kernel_dsl::diag::render::{self, Look};
 use kernel_dsl::source::SourceMap;
-use kernel_ir::kernel::{ContractBound, Extent, Kernel, MapAxis, SmemSwizzle, tensor_maps};
+use kernel_ir::kernel::{ContractBound, Extent, Kernel, MapAxis, SmemSwizzle, Words, tensor_maps};
 use kernel_ir::pipeline::{self, Front};
 use kernel_ir::sema::{Bindings, ConstType, ConstValue, KernelTemplate};
 use kernel_ir::target::Target;
 use kernel_ir::verify::Verified;
 use rayon::prelude::*;
 use thiserror::Error;
+
+use super::touches::touches;
 
 /// Why a kernel of a plan does not exist.
 #[derive(Debug, Error)]
@@ -117,7 +119,8 @@ fn bindings(template: &KernelTemplate, key: &KernelKey) -> Bindings {
 /// What the checks of a plan need to know of a kernel.
 pub fn signature(kernel: &Kernel) -> Signature {
     let name = |id| kernel.params[id].name.clone();
-    let params = kernel.params.iter().map(|param| ParamSpec {
+    let (waits, mut touches) = touches(kernel);
+    let params = kernel.params.iter_enumerated().map(|(id, param)| ParamSpec {
         name: param.name.clone(),
         access: param.access,
         settled: param.settled,
@@ -141,10 +144,19 @@ pub fn signature(kernel: &Kernel) -> Signature {
             distinct: contract.distinct.is_some(),
             except: contract.distinct.and_then(|d| d.except),
         }),
+        words: param.words.map(|words| match words {
+            Words::Counter => WordKind::Counter,
+            Words::Raised => WordKind::Raised,
+            Words::Epoch => WordKind::Epoch,
+            Words::Flag => WordKind::Flag,
+        }),
+        touches: std::mem::take(&mut touches[id]),
     });
     Signature {
         params: params.collect(),
         starts_early: kernel.launch.pdl.is_consumer(),
+        waits,
+        world: kernel.launch.world,
         maps: maps(kernel),
     }
 }

@@ -112,3 +112,107 @@ fn refused_sources_and_plans_are_named() {
     let failure = EmuExecutor::new(broken, &sources).unwrap_err().to_string();
     assert!(failure.contains("P0101"), "{failure}");
 }
+
+const RANKS: &str = "target sm_90a;
+kernel sum<const W: int = 2>(
+    input x: gmem f32[4], output y: gmem f32[4],
+    peer inbox: sym f32[W, 4] ring 2, peer ready: sym_flag u32[1, W], inout epoch seq: gmem u32[1],
+)
+launch { grid: 1, warps: 1, pdl: both, world: W, resident: all }
+{
+    grid_wait;
+    let t = load seq[0];
+    for p in 0..W unroll { store load x -> inbox@peer(p)@t[rank, :]; }
+    sync;
+    signal ready@peer(*)[0, rank] add 1 order release scope sys;
+    await ready[0, each] until t + 1 order acquire scope sys;
+    frag total : f32[4] = 0.0;
+    for r in 0..W unroll { total += load inbox@t[r, :]; }
+    store total -> y;
+    advance seq[0];
+}
+";
+
+#[test]
+fn a_kernel_over_ranks_goes_on_from_step_to_step() {
+    let mut b = PlanBuilder::new(2);
+    let x = b.buffer("x", DType::F32, &[4], BufferRole::Host { promise: None });
+    let inbox = b.buffer("inbox", DType::F32, &[2, 2, 4], BufferRole::Symmetric);
+    let ready = b.buffer("ready", DType::U32, &[1, 2], BufferRole::Symmetric);
+    let seq = b.buffer("seq", DType::U32, &[1], BufferRole::State);
+    let mut from = x;
+    for name in ["first", "second", "third"] {
+        let y = b.buffer(name, DType::F32, &[4], BufferRole::Step);
+        b.kernel(name, "ranks.tile", "sum", &[])
+            .read("x", from)
+            .write("y", y)
+            .arg("inbox", kernel_abi::Access::Peer, inbox)
+            .arg("ready", kernel_abi::Access::Peer, ready)
+            .update("seq", seq)
+            .of_ranks()
+            .add();
+        from = y;
+    }
+    let sources = |name: &str| (name == "ranks.tile").then_some(RANKS);
+    let mut executor = EmuExecutor::new(b.finish(), &sources).unwrap();
+    executor.set_options(crate::Options { overlap: true, ..crate::Options::STANDARD });
+    for step in 1..4 {
+        for rank in 0..2 {
+            let v = (step * (rank + 1)) as f32;
+            executor.write(rank, x, &bytes(&[v, 2.0 * v, 3.0 * v, 4.0 * v])).unwrap();
+        }
+        executor.step().unwrap();
+        let sum = (12 * step) as f32;
+        for rank in 0..2 {
+            let read = floats(&executor.read(rank, from).unwrap());
+            assert_eq!(read, [sum, 2.0 * sum, 3.0 * sum, 4.0 * sum]);
+        }
+    }
+    assert_eq!(executor.read(1, seq).unwrap(), [9, 0, 0, 0]);
+}
+
+const WAIVED: &str = "target sm_90a;
+kernel regular(static w: gmem f32[4], settled input s: gmem f32[4], output y: gmem f32[4])
+launch { grid: 1, warps: 1, pdl: both }
+{
+    let v = load w + load s;
+    grid_wait;
+    grid_launch;
+    store v -> y;
+}
+// allow E0109: to see what a plan says
+kernel odd(scalar n: i32 in 0..=4, input x: gmem f32[4, 8], output y: gmem f32[4, 8], output z: gmem f32[4])
+launch { grid: 1, warps: 1, pdl: both }
+{
+    // allow E0107: to see what a plan says
+    let early = load x[0 .. + 4 until n, :] else 0.0;
+    // allow E0108: to see what a plan says
+    store reduce.add(early, axis = 1) -> z;
+    // allow E0110: to see what a plan says
+    grid_launch;
+    if n > 0 {
+        grid_wait;
+        store early + 1.0 -> y[0 .. + 4 until n, :];
+    }
+}
+";
+
+#[test]
+fn a_signature_says_what_a_kernel_does_around_its_wait() {
+    let key = |kernel: &str| kernel_abi::plan::KernelKey {
+        file: "waived.tile".into(),
+        kernel: kernel.into(),
+        bindings: std::collections::BTreeMap::new(),
+    };
+    let sources = |name: &str| (name == "waived.tile").then_some(WAIVED);
+    let built = super::instantiate(&[key("regular"), key("odd")], &sources).unwrap();
+    let [regular, odd] = [0, 1].map(|at| super::signature(&built[at]));
+    assert_eq!(regular.waits, kernel_abi::plan::Waits::default());
+    assert!(regular.params.iter().all(|param| param.touches == Default::default()));
+    assert!(odd.waits.may_not_wait && odd.waits.may_launch_first);
+    let touches = |name: &str| &odd.param(name).unwrap().touches;
+    assert!(touches("x").read_early && !touches("x").written_early);
+    assert!(touches("z").written_early && !touches("y").written_early);
+    assert_eq!(touches("x").rows.as_deref(), Some("n"));
+    assert_eq!((touches("y").rows.as_deref(), &touches("z").rows), (Some("n"), &None));
+}

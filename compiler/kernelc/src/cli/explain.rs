@@ -51,6 +51,12 @@ fn plan_page(code: PlanCode) -> &'static str {
         PlanCode::Settled => include_str!("../../../../docs/codes/P0107.md"),
         PlanCode::Collective => include_str!("../../../../docs/codes/P0108.md"),
         PlanCode::Stored => include_str!("../../../../docs/codes/P0109.md"),
+        PlanCode::Early => include_str!("../../../../docs/codes/P0110.md"),
+        PlanCode::Chain => include_str!("../../../../docs/codes/P0111.md"),
+        PlanCode::Proxy => include_str!("../../../../docs/codes/P0112.md"),
+        PlanCode::Ranks => include_str!("../../../../docs/codes/P0113.md"),
+        PlanCode::Words => include_str!("../../../../docs/codes/P0114.md"),
+        PlanCode::Rows => include_str!("../../../../docs/codes/P0115.md"),
     }
 }
 

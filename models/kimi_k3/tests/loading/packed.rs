@@ -89,19 +89,14 @@ fn model() -> (CheckedPlan, Weights) {
         .read("plain", weights[1].0)
         .read("b", weights[2].0)
         .add();
+    let shape = shape.map(ExtentSpec::Const).to_vec();
     let param = |name: &str, stored| ParamSpec {
-        name: name.to_owned(),
-        access: Access::Static,
-        settled: false,
-        dtype: DType::U8,
-        shape: shape.map(ExtentSpec::Const).to_vec(),
         stored,
-        scaled: None,
-        contract: None,
+        ..ParamSpec::new(name, Access::Static, DType::U8, shape.clone())
     };
     let params = vec![param("a", Some(turned())), param("plain", None), param("b", Some(turned()))];
     let key = KernelKey { file: "k.tile".into(), kernel: "k".into(), bindings: BTreeMap::new() };
-    let signature = Signature { params, starts_early: false, maps: Vec::new() };
+    let signature = Signature::new(params, false);
     (plan.finish().check([(key, signature)].into()).unwrap(), weights)
 }
 

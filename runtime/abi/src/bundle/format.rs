@@ -268,6 +268,9 @@ fn check_signature(signature: &Signature) -> Result<(), String> {
         let found = signature.param(name).filter(|param| param.access == Access::Scalar);
         found.map(|_| ()).ok_or_else(|| format!("there is no scalar parameter `{name}`"))
     };
+    if signature.world == Some(0) {
+        return Err("a kernel over no ranks".to_owned());
+    }
     for map in &signature.maps {
         map.check(signature)?;
     }
@@ -300,6 +303,9 @@ fn check_signature(signature: &Signature) -> Result<(), String> {
             && signature.param(&scaled.param).is_none()
         {
             return Err(format!("there is no parameter `{}`", scaled.param));
+        }
+        if let Some(rows) = &param.touches.rows {
+            scalar(rows)?;
         }
         if let Some(contract) = &param.contract {
             match &contract.hi {

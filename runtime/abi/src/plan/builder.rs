@@ -2,7 +2,7 @@
 
 use super::{
     Argument, ArgumentValue, BufferId, BufferRole, KernelKey, Node, NodeId, NodeOp, Plan,
-    PlanBuffer, Region, Scalar,
+    PlanBuffer, RANK, Region, Scalar,
 };
 use crate::{Access, DType};
 
@@ -179,6 +179,12 @@ impl KernelNode<'_> {
         let value = ArgumentValue::Scalars(values);
         self.args.push(Argument { param: param.into(), value });
         self
+    }
+
+    /// The number of the rank, for a kernel over all of them.
+    pub fn of_ranks(self) -> Self {
+        let ranks = i32::try_from(self.builder.plan.ranks).unwrap_or(i32::MAX);
+        self.scalars(RANK, (0..ranks).map(Scalar::I32).collect())
     }
 
     /// Adds the node.

@@ -7,11 +7,15 @@
 //!   ordered; a buffer that a kernel writes is given to one of its parameters only;
 //! * contracts: what a kernel needs of the values of an integer buffer is promised by whoever fills it, in
 //!   this step or, for a state, in an earlier one, on every rank;
-//! * `settled`: the launch right before, that of the step before included, does not write it, so that it may be
-//!   read early;
+//! * launches that overlap: what a kernel touches before its wait, `settled` data above all, is touched by no launch that may
+//!   still run then, and what it touches behind it by none that the wait does not cover; asynchronous copies read
+//!   nothing that earlier kernels have stored without a fence;
+//! * ranks: kernels over several ranks are for as many as the plan has and agree on the memory of ranks; counters,
+//!   epochs and flags start at zero and are the words of one kernel's launches; rows that a writer leaves out by a
+//!   scalar are read by nobody;
 //! * stored: all kernels that read a weight want its elements in one order.
 //!
-//! What is assumed: a kernel writes all of each `output` (its own verification and the emulator's poison speak
+//! What is assumed: a kernel writes all of each `output`, or all of the rows below a scalar (its own verification and the emulator's poison speak
 //! of that), a kernel that is given a prefix of a buffer touches no more than that (the author of the plan says so),
 //! and a buffer is its elements in a row: a kernel may read them with other extents.
 
@@ -19,15 +23,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use super::{
-    Argument, ArgumentValue, BufferId, KernelKey, NodeOp, Plan, PlanBuffer, PlanCode, PlanError,
-    Region, Signature,
+    Argument, ArgumentValue, BufferId, KernelKey, NodeId, NodeOp, Plan, PlanBuffer, PlanCode,
+    PlanError, Region, Signature,
 };
 use crate::stored::StoredLayout;
 
 mod arguments;
 mod contracts;
 mod memory;
+mod overlap;
+mod ranks;
 mod stored;
+mod words;
 
 /// Ranks of a plan at most.
 const MAX_RANKS: u32 = 64;
@@ -38,6 +45,7 @@ pub struct CheckedPlan {
     plan: Plan,
     signatures: BTreeMap<KernelKey, Signature>,
     stored: BTreeMap<BufferId, StoredLayout>,
+    runs_until: Vec<usize>,
 }
 
 impl CheckedPlan {
@@ -49,6 +57,12 @@ impl CheckedPlan {
     /// Where the elements of a buffer lie when not in row-major order: whoever fills it packs by this.
     pub fn stored(&self, buffer: BufferId) -> Option<&StoredLayout> {
         self.stored.get(&buffer)
+    }
+
+    /// The last node that may touch memory while a node still runs, as launches overlap: the node itself where each that
+    /// comes later knows it to have ended. Memory that a node used may be used for something else after that one.
+    pub fn runs_until(&self, node: NodeId) -> usize {
+        self.runs_until.get(node.index()).copied().unwrap_or(node.index())
     }
 }
 
@@ -85,19 +99,22 @@ impl Plan {
     ) -> Result<CheckedPlan, Vec<PlanError>> {
         let mut checker = Checker { plan: &self, signatures: &signatures, errors: Vec::new() };
         let mut stored = BTreeMap::new();
+        let mut runs_until = Vec::new();
         checker.structure();
         if checker.errors.is_empty() {
             let accesses = checker.accesses();
             if checker.errors.is_empty() {
                 checker.memory(&accesses);
                 checker.contracts();
-                checker.settled(&accesses);
+                checker.ranks();
+                checker.words();
+                runs_until = checker.overlap(&accesses);
                 stored = checker.stored();
             }
         }
         let errors = checker.errors;
         if errors.is_empty() {
-            Ok(CheckedPlan { plan: self, signatures, stored })
+            Ok(CheckedPlan { plan: self, signatures, stored, runs_until })
         } else {
             Err(errors)
         }
@@ -106,17 +123,55 @@ impl Plan {
 
 /// One access of a node to a buffer.
 #[derive(Debug, Clone, Copy)]
-struct Touch {
+struct Touch<'p> {
     node: usize,
     buffer: BufferId,
     start: u64,
     end: u64,
     reads: bool,
     writes: bool,
-    /// What it writes may be read afterwards.
-    fills: bool,
+    /// Up to here what it writes may be read afterwards, on every rank.
+    filled: u64,
+    /// The scalar that keeps it from what lies behind.
+    rows: Option<&'p str>,
     is_static: bool,
     settled: bool,
+    /// Some of its reads come before the wait of a kernel that starts early.
+    reads_early: bool,
+    /// Some of its writes do.
+    writes_early: bool,
+    /// Asynchronous copies read it without a fence behind the wait.
+    unfenced: bool,
+}
+
+impl Touch<'_> {
+    /// A node reads or writes elements `start..end` of a buffer.
+    fn plain(node: usize, (buffer, start, end): (BufferId, u64, u64), reads: bool) -> Self {
+        Touch {
+            node,
+            buffer,
+            start,
+            end,
+            reads,
+            writes: !reads,
+            filled: end,
+            rows: None,
+            is_static: false,
+            settled: false,
+            reads_early: false,
+            writes_early: false,
+            unfenced: false,
+        }
+    }
+
+    /// Whether both touch an element.
+    fn meets(&self, other: &Touch<'_>) -> bool {
+        self.buffer == other.buffer && self.start.max(other.start) < self.end.min(other.end)
+    }
+
+    fn is_early(&self) -> bool {
+        self.reads_early || self.writes_early
+    }
 }
 
 struct Checker<'p> {

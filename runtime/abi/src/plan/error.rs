@@ -23,11 +23,23 @@ pub enum PlanCode {
     Collective,
     /// P0109: a weight is wanted in two orders, or what has a stored order is no weight that kernels alone read.
     Stored,
+    /// P0110: memory that is touched before the wait while a launch that touches it too may still run.
+    Early,
+    /// P0111: memory that is touched behind a wait which does not cover a launch that touches it too.
+    Chain,
+    /// P0112: asynchronous copies read what earlier kernels have stored, and no fence is between.
+    Proxy,
+    /// P0113: ranks, or kernels, that do not agree on memory of ranks.
+    Ranks,
+    /// P0114: words of launches that something else touches, or that do not start at zero.
+    Words,
+    /// P0115: rows that are read and that their writer leaves out, or that ranks bound differently.
+    Rows,
 }
 
 impl PlanCode {
     /// All of them, in order.
-    pub const ALL: [PlanCode; 9] = [
+    pub const ALL: [PlanCode; 15] = [
         PlanCode::Structure,
         PlanCode::Argument,
         PlanCode::StaticWritten,
@@ -37,6 +49,12 @@ impl PlanCode {
         PlanCode::Settled,
         PlanCode::Collective,
         PlanCode::Stored,
+        PlanCode::Early,
+        PlanCode::Chain,
+        PlanCode::Proxy,
+        PlanCode::Ranks,
+        PlanCode::Words,
+        PlanCode::Rows,
     ];
 
     /// What it is about, in one line.
@@ -53,6 +71,16 @@ impl PlanCode {
             PlanCode::Settled => "`settled` buffer that the launch before may still write",
             PlanCode::Collective => "collective or copy whose sizes or types do not fit",
             PlanCode::Stored => "weight that is wanted in two orders",
+            PlanCode::Early => "access before the wait to what a launch that may still run touches",
+            PlanCode::Chain => "wait that does not cover a launch further back",
+            PlanCode::Proxy => {
+                "asynchronous copy of what earlier kernels have stored, without a fence"
+            }
+            PlanCode::Ranks => "memory of ranks that ranks or kernels do not agree on",
+            PlanCode::Words => {
+                "counter, epoch or flag that is not the words of one kernel's launches"
+            }
+            PlanCode::Rows => "rows that are read and that their writer leaves out",
         }
     }
 
@@ -68,6 +96,12 @@ impl PlanCode {
             PlanCode::Settled => "P0107",
             PlanCode::Collective => "P0108",
             PlanCode::Stored => "P0109",
+            PlanCode::Early => "P0110",
+            PlanCode::Chain => "P0111",
+            PlanCode::Proxy => "P0112",
+            PlanCode::Ranks => "P0113",
+            PlanCode::Words => "P0114",
+            PlanCode::Rows => "P0115",
         }
     }
 }

@@ -1,18 +1,13 @@
+mod overlap;
+mod ranks;
+
 use std::collections::BTreeMap;
 
 use super::*;
 
 fn param(name: &str, access: crate::Access, shape: &[u64]) -> ParamSpec {
-    ParamSpec {
-        name: name.into(),
-        access,
-        settled: false,
-        dtype: DType::F32,
-        shape: shape.iter().map(|&e| ExtentSpec::Const(e)).collect(),
-        stored: None,
-        scaled: None,
-        contract: None,
-    }
+    let shape = shape.iter().map(|&e| ExtentSpec::Const(e)).collect();
+    ParamSpec::new(name, access, DType::F32, shape)
 }
 
 fn key(kernel: &str) -> KernelKey {
@@ -44,7 +39,7 @@ fn signatures() -> BTreeMap<KernelKey, Signature> {
         },
         ParamSpec { dtype: DType::I32, ..param("rows", Scalar, &[]) },
     ];
-    let signature = |params| Signature { params, starts_early: true, maps: Vec::new() };
+    let signature = |params| Signature::new(params, true);
     [(key("scale"), signature(scale)), (key("pick"), signature(pick))].into()
 }
 
@@ -415,4 +410,25 @@ fn what_has_a_stored_order_is_no_copy_and_of_the_size_of_its_layout() {
     s.scale("scale", x, y);
     let errors = s.builder.finish().check(signatures).unwrap_err();
     assert_eq!(errors[0].message, "`w` does not have the 6 elements of (3, 2):(1, 3)");
+}
+
+#[test]
+fn what_has_no_elements_meets_nothing() {
+    let mut s = Sample::new();
+    let nothing = s.builder.buffer("nothing", DType::F32, &[0, 9], BufferRole::Step);
+    let mut signatures = signatures();
+    let kernel = vec![
+        param("a", crate::Access::Input, &[0]),
+        param("b", crate::Access::Output, &[0]),
+        param("y", crate::Access::Output, &[4]),
+    ];
+    signatures.insert(key("empty"), Signature::new(kernel, true));
+    let y = s.y;
+    let node = s.builder.kernel("twice", "k.tile", "empty", &[]).read("a", nothing);
+    node.write("b", nothing).write("y", y).add();
+    let region = |start| Region { buffer: y, start, len: 0 };
+    s.builder.copy("copies nothing", region(2), region(2));
+    let mut plan = s.builder.finish();
+    plan.nodes[1].after.clear();
+    assert!(plan.check(signatures).is_ok());
 }

@@ -28,12 +28,13 @@ struct Layouts {
 }
 
 fn layouts(plan: &CheckedPlan, sharing: Sharing) -> Result<Layouts, RuntimeError> {
-    let lifetimes = arena::lifetimes(plan, sharing, |node, buffer| writes(plan, node, buffer));
+    let mut lifetimes = arena::lifetimes(plan, sharing, |node, buffer| writes(plan, node, buffer));
+    arena::outlast(plan, &mut lifetimes);
     Ok(Layouts {
         weights: arena::line_up(plan, |role| *role == BufferRole::Weight)?,
         states: arena::line_up(plan, |role| match role {
             BufferRole::Host { .. } | BufferRole::State => true,
-            BufferRole::Weight | BufferRole::Step => false,
+            BufferRole::Weight | BufferRole::Step | BufferRole::Symmetric => false,
         })?,
         step: arena::step_layout(plan, &lifetimes)?,
         lifetimes,
@@ -95,7 +96,10 @@ impl Stock {
         for (at, described) in plan.buffers.iter().enumerate() {
             let (memory, layout) = match described.role {
                 BufferRole::Weight => (&weights, &layouts.weights),
-                BufferRole::Host { .. } | BufferRole::State => (&states, &layouts.states),
+                // A plan with memory of ranks is refused before; it has no place in any layout.
+                BufferRole::Host { .. } | BufferRole::State | BufferRole::Symmetric => {
+                    (&states, &layouts.states)
+                }
                 BufferRole::Step => (&step, &layouts.step),
             };
             let elements = described.elements().unwrap_or(0);

@@ -79,26 +79,15 @@ mod tests {
 
     fn signature() -> Signature {
         let rows = || ExtentSpec::Scalar("rows".to_owned());
-        let param = |name: &str, access, dtype, shape: Vec<ExtentSpec>| ParamSpec {
-            name: name.to_owned(),
-            access,
-            settled: false,
-            dtype,
-            shape,
-            stored: None,
-            scaled: None,
-            contract: None,
-        };
+        let param = ParamSpec::new;
         let axis = |extent, stride, length| MapAxisSpec { extent, stride, length };
         let axes = vec![axis(ExtentSpec::Const(96), 1, 64), axis(rows(), 96, 128)];
-        Signature {
-            params: vec![
-                param("W", Access::Static, DType::Bf16, vec![rows(), ExtentSpec::Const(96)]),
-                param("rows", Access::Scalar, DType::I32, Vec::new()),
-            ],
-            starts_early: false,
-            maps: vec![TensorMapSpec { param: "W".to_owned(), axes, line: 128 }],
-        }
+        let params = vec![
+            param("W", Access::Static, DType::Bf16, vec![rows(), ExtentSpec::Const(96)]),
+            param("rows", Access::Scalar, DType::I32, Vec::new()),
+        ];
+        let maps = vec![TensorMapSpec { param: "W".to_owned(), axes, line: 128 }];
+        Signature { maps, ..Signature::new(params, false) }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use crate::plan::{
 };
 use crate::{Access, DType};
 
-impl Checker<'_> {
+impl<'p> Checker<'p> {
     /// What every node touches; checks arguments and sizes on the way.
-    pub(super) fn accesses(&mut self) -> Vec<Touch> {
+    pub(super) fn accesses(&mut self) -> Vec<Touch<'p>> {
         let mut touches = Vec::new();
         for (i, node) in self.plan.nodes.iter().enumerate() {
             match &node.op {
@@ -48,7 +48,9 @@ impl Checker<'_> {
                 }
                 NodeOp::Copy { src, dst } => {
                     let same = self.buffer(src.buffer).dtype == self.buffer(dst.buffer).dtype;
-                    let overlap = src.buffer == dst.buffer
+                    let overlap = src.len > 0
+                        && dst.len > 0
+                        && src.buffer == dst.buffer
                         && src.start < dst.start + dst.len
                         && dst.start < src.start + src.len;
                     if !same || src.len != dst.len || overlap {
@@ -57,17 +59,8 @@ impl Checker<'_> {
                         self.error(PlanCode::Collective, &node.name, message);
                     }
                     for (region, reads) in [(src, true), (dst, false)] {
-                        touches.push(Touch {
-                            node: i,
-                            buffer: region.buffer,
-                            start: region.start,
-                            end: region.start + region.len,
-                            reads,
-                            writes: !reads,
-                            fills: true,
-                            is_static: false,
-                            settled: false,
-                        });
+                        let end = region.start + region.len;
+                        touches.push(Touch::plain(i, (region.buffer, region.start, end), reads));
                     }
                 }
             }
@@ -75,19 +68,9 @@ impl Checker<'_> {
         touches
     }
 
-    fn whole(&self, node: usize, buffer: BufferId, reads: bool, touches: &mut Vec<Touch>) {
+    fn whole(&self, node: usize, buffer: BufferId, reads: bool, touches: &mut Vec<Touch<'p>>) {
         let end = self.buffer(buffer).elements().unwrap_or(0);
-        touches.push(Touch {
-            node,
-            buffer,
-            start: 0,
-            end,
-            reads,
-            writes: !reads,
-            fills: true,
-            is_static: false,
-            settled: false,
-        });
+        touches.push(Touch::plain(node, (buffer, 0, end), reads));
     }
 
     /// `part` has `rows` rows of a size, `all` as many of `ranks` times the size.
@@ -114,7 +97,7 @@ impl Checker<'_> {
         node: &Node,
         kernel: &KernelKey,
         args: &[Argument],
-        touches: &mut Vec<Touch>,
+        touches: &mut Vec<Touch<'p>>,
     ) {
         let Some(signature) = self.signatures.get(kernel) else {
             let message = format!("there is no kernel {kernel}");
@@ -154,12 +137,6 @@ impl Checker<'_> {
                         self.error(PlanCode::Argument, &node.name, message);
                         continue;
                     }
-                    if param.access == Access::Peer {
-                        let message =
-                            format!("`{}` of {kernel} is memory of other ranks", param.name);
-                        self.error(PlanCode::Argument, &node.name, message);
-                        continue;
-                    }
                     let touch = Touch {
                         node: index,
                         buffer: *buffer,
@@ -168,9 +145,13 @@ impl Checker<'_> {
                         reads: param.access != Access::Output && param.access != Access::Scratch,
                         writes: param.access.is_writable(),
                         // What a kernel leaves in scratch memory means nothing to others.
-                        fills: param.access != Access::Scratch,
+                        filled: if param.access == Access::Scratch { 0 } else { len },
+                        rows: None,
                         is_static: param.access == Access::Static,
                         settled: param.settled && signature.starts_early,
+                        reads_early: signature.starts_early && param.is_read_early(),
+                        writes_early: signature.starts_early && param.touches.written_early,
+                        unfenced: signature.starts_early && param.touches.copied_unfenced,
                     };
                     self.buffer_argument(node, kernel, args, param, touch, touches);
                 }
@@ -211,9 +192,9 @@ impl Checker<'_> {
         node: &Node,
         kernel: &KernelKey,
         args: &[Argument],
-        param: &ParamSpec,
-        touch: Touch,
-        touches: &mut Vec<Touch>,
+        param: &'p ParamSpec,
+        mut touch: Touch<'p>,
+        touches: &mut Vec<Touch<'p>>,
     ) {
         let buffer = self.buffer(touch.buffer);
         let mut wanted = Some(1u64);
@@ -241,12 +222,39 @@ impl Checker<'_> {
             other.param != param.name
                 && matches!(other.value, ArgumentValue::Buffer { buffer, .. } if buffer == touch.buffer)
         });
-        if twice && touch.writes {
+        if twice && touch.writes && len > 0 {
             let message =
                 format!("`{}` is written and given to two parameters of {kernel}", buffer.name);
             self.error(PlanCode::Race, &node.name, message);
         }
+        if let Some(rows) = &param.touches.rows {
+            self.bound(node, args, param, rows, &mut touch);
+        }
         touches.push(touch);
+    }
+
+    /// Leaves out of a touch what lies behind the rows that a scalar bounds.
+    fn bound(
+        &mut self,
+        node: &Node,
+        args: &[Argument],
+        param: &ParamSpec,
+        rows: &'p str,
+        touch: &mut Touch<'p>,
+    ) {
+        let inner = param.shape.iter().skip(1).try_fold(1u64, |n, extent| match extent {
+            ExtentSpec::Const(extent) => n.checked_mul(*extent),
+            ExtentSpec::Scalar(_) => None,
+        });
+        let Some(((least, greatest), inner)) = integers(args, rows).zip(inner) else {
+            let message = format!("the rows of `{}` are bounded by no known scalar", param.name);
+            self.error(PlanCode::Argument, &node.name, message);
+            return;
+        };
+        let end = |rows: i64| u64::try_from(rows).unwrap_or(0).saturating_mul(inner);
+        touch.filled = touch.filled.min(end(least));
+        touch.end = touch.end.min(end(greatest));
+        touch.rows = Some(rows);
     }
 }
 

@@ -18,7 +18,7 @@ impl<'p> Checker<'p> {
             let promises = self.promises(&states, false);
             let of_state =
                 |(buffer, promises): (&PlanBuffer, Vec<Option<Promise>>)| match buffer.role {
-                    BufferRole::State => promises,
+                    BufferRole::State | BufferRole::Symmetric => promises,
                     BufferRole::Weight | BufferRole::Host { .. } | BufferRole::Step => Vec::new(),
                 };
             let now: Vec<Vec<Option<Promise>>> =
@@ -43,7 +43,7 @@ impl<'p> Checker<'p> {
         for (buffer, promises) in plan.buffers.iter().zip(&mut promises) {
             match &buffer.role {
                 BufferRole::Host { promise } => add(promises, *promise),
-                BufferRole::State => {
+                BufferRole::State | BufferRole::Symmetric => {
                     add(promises, Some(Promise { lo: 0, hi: 1, distinct: false, except: None }));
                 }
                 BufferRole::Weight => add(promises, None),
@@ -122,7 +122,12 @@ impl<'p> Checker<'p> {
         }
     }
 
-    fn buffers_of(&self, kernel: &KernelKey, args: &[Argument]) -> Vec<(&'p ParamSpec, BufferId)> {
+    /// What a kernel gets of buffers.
+    pub(super) fn buffers_of(
+        &self,
+        kernel: &KernelKey,
+        args: &[Argument],
+    ) -> Vec<(&'p ParamSpec, BufferId)> {
         let signature = &self.signatures[kernel];
         args.iter()
             .filter_map(|arg| match arg.value {

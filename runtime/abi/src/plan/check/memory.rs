@@ -1,5 +1,5 @@
 //! Who writes each buffer, and when: weights are never written, reads are covered by ordered writes, accesses of
-//! which one writes are ordered, what may be read early is not written by the launch right before.
+//! which one writes are ordered.
 
 use super::{Checker, Touch};
 use crate::plan::order::Order;
@@ -7,9 +7,9 @@ use crate::plan::ranges::Ranges;
 use crate::plan::{BufferRole, PlanBuffer, PlanCode};
 
 impl Checker<'_> {
-    pub(super) fn memory(&mut self, touches: &[Touch]) {
+    pub(super) fn memory(&mut self, touches: &[Touch<'_>]) {
         let order = Order::of(self.plan);
-        let mut of_buffer: Vec<Vec<&Touch>> = vec![Vec::new(); self.plan.buffers.len()];
+        let mut of_buffer: Vec<Vec<&Touch<'_>>> = vec![Vec::new(); self.plan.buffers.len()];
         for touch in touches {
             of_buffer[touch.buffer.index()].push(touch);
         }
@@ -20,7 +20,7 @@ impl Checker<'_> {
         }
     }
 
-    fn touch(&mut self, buffer: &PlanBuffer, touch: &Touch, all: &[&Touch], order: &Order) {
+    fn touch(&mut self, buffer: &PlanBuffer, touch: &Touch<'_>, all: &[&Touch<'_>], order: &Order) {
         let name = &self.plan.nodes[touch.node].name;
         let is_weight = buffer.role == BufferRole::Weight;
         if touch.is_static && !is_weight {
@@ -32,9 +32,7 @@ impl Checker<'_> {
             self.error(PlanCode::StaticWritten, name, message);
         }
         for other in all.iter().filter(|other| other.node < touch.node) {
-            let conflict = (touch.writes || other.writes)
-                && touch.start < other.end
-                && other.start < touch.end;
+            let conflict = (touch.writes || other.writes) && touch.meets(other);
             if conflict && !order.is_before(other.node, touch.node) {
                 let message = format!(
                     "`{}` is touched by `{}` too, one of them writes, and nothing orders them",
@@ -44,40 +42,32 @@ impl Checker<'_> {
             }
         }
         if touch.reads && buffer.role == BufferRole::Step {
+            let before = |other: &&&Touch<'_>| {
+                other.writes && other.node != touch.node && order.is_before(other.node, touch.node)
+            };
             let mut written = Ranges::default();
-            for other in all {
-                if other.writes
-                    && other.fills
-                    && other.node != touch.node
-                    && order.is_before(other.node, touch.node)
-                {
-                    written.add(other.start, other.end);
+            for other in all.iter().filter(before) {
+                written.add(other.start, other.filled);
+            }
+            let Some(missing) = written.first_missing(touch.start, touch.end) else { return };
+            let leaves_out = |other: &&&Touch<'_>| other.rows.is_some() && other.filled <= missing;
+            let left_out = all.iter().filter(before).find(leaves_out);
+            match left_out.and_then(|other| Some((other.node, other.rows?))) {
+                Some((writer, rows)) => {
+                    let message = format!(
+                        "element {missing} of `{}` is read, but `{}` writes no more than the rows below its `{rows}`; \
+                         bound the reader by the same scalar, or write them all",
+                        buffer.name, self.plan.nodes[writer].name
+                    );
+                    self.error(PlanCode::Rows, name, message);
                 }
-            }
-            if let Some(missing) = written.first_missing(touch.start, touch.end) {
-                let message =
-                    format!("element {missing} of `{}` is read before it is written", buffer.name);
-                self.error(PlanCode::ReadBeforeWrite, name, message);
-            }
-        }
-    }
-
-    /// A settled buffer must not be written by the launch right before: that one may still run. The first launch
-    /// of a step follows the last one of the step before.
-    pub(super) fn settled(&mut self, touches: &[Touch]) {
-        let count = self.plan.nodes.len();
-        for touch in touches.iter().filter(|touch| touch.settled) {
-            let before = (touch.node + count - 1) % count;
-            let written = touches
-                .iter()
-                .any(|other| other.node == before && other.buffer == touch.buffer && other.writes);
-            if written {
-                let message = format!(
-                    "`{}` is settled here, but `{}`, which may still run, writes it",
-                    self.buffer(touch.buffer).name,
-                    self.plan.nodes[before].name
-                );
-                self.error(PlanCode::Settled, &self.plan.nodes[touch.node].name, message);
+                None => {
+                    let message = format!(
+                        "element {missing} of `{}` is read before it is written",
+                        buffer.name
+                    );
+                    self.error(PlanCode::ReadBeforeWrite, name, message);
+                }
             }
         }
     }

@@ -184,17 +184,7 @@ mod tests {
     use super::*;
 
     fn param(name: &str, access: Access, dtype: DType, shape: Vec<ExtentSpec>) -> ParamSpec {
-        let (name, settled) = (name.to_owned(), false);
-        ParamSpec {
-            name,
-            access,
-            settled,
-            dtype,
-            shape,
-            stored: None,
-            scaled: None,
-            contract: None,
-        }
+        ParamSpec::new(name, access, dtype, shape)
     }
 
     fn contract(lo: i64, hi: UpperBound, distinct: bool) -> Option<ContractSpec> {
@@ -212,8 +202,7 @@ mod tests {
             ..param("rows", Access::Scalar, DType::I32, Vec::new())
         };
         let eps = param("eps", Access::Scalar, DType::F32, Vec::new());
-        let signature =
-            Signature { params: vec![rows, eps], starts_early: false, maps: Vec::new() };
+        let signature = Signature::new(vec![rows, eps], false);
         let found = scalars("k", &signature, &of(&[("eps", 0.5)])).unwrap();
         assert_eq!(found["rows"], Scalar::I32(8));
         assert_eq!(found["eps"], Scalar::F32(0.5));

@@ -9,9 +9,8 @@ use kernel_abi::plan::{ExtentSpec, ParamSpec, Signature};
 use kernel_abi::{Access, DType};
 
 fn param(name: &str, access: Access, dtype: DType, shape: &[u64]) -> ParamSpec {
-    let (name, settled) = (name.to_owned(), false);
     let shape = shape.iter().map(|&extent| ExtentSpec::Const(extent)).collect();
-    ParamSpec { name, access, settled, dtype, shape, stored: None, scaled: None, contract: None }
+    ParamSpec::new(name, access, dtype, shape)
 }
 
 fn artefact(name: &str, kernel: &str, params: Vec<ParamSpec>) -> Artefact {
@@ -23,7 +22,7 @@ fn artefact(name: &str, kernel: &str, params: Vec<ParamSpec>) -> Artefact {
         target: "sm_90a".to_owned(),
         bindings: BTreeMap::from([("M".to_owned(), 1)]),
         named: BTreeSet::new(),
-        signature: Signature { params, starts_early: true, maps: Vec::new() },
+        signature: Signature::new(params, true),
         launch: LaunchSpec {
             grid: [16, 1, 1],
             cluster: [1; 3],
