@@ -1,4 +1,4 @@
-//! The file tests: `tests/suite/{verify,ops,overlap,run}/**/*.tile`, and the examples of docs/*.md.
+//! The file tests: `tests/suite/{verify,patterns,ops,overlap,run}/**/*.tile`, and the examples of docs/*.md.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub struct FileTest {
 }
 
 /// The folders that these runners judge.
-const FOLDERS: [&str; 4] = ["ops", "overlap", "run", "verify"];
+const FOLDERS: [&str; 5] = ["ops", "overlap", "patterns", "run", "verify"];
 
 /// All file tests, sorted by name.
 ///

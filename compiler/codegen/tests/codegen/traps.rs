@@ -74,6 +74,49 @@ define ptx_kernel void @k(ptr addrspace(1) noalias %x, ptr addrspace(1) %y) {
     assert!(found.iter().any(|l| l.kind == LeftoverKind::NonCoherent), "{found:?}");
 }
 
+/// T2: a wait that is said to touch less than all memory loses the load behind it to the one ahead of it. If this
+/// fails, LLVM no longer does it.
+#[test]
+fn t2_a_wait_that_touches_less_loses_a_load() {
+    let loads = |effects: &str| {
+        let text = format!(
+            "define ptx_kernel void @k(ptr addrspace(1) %x, ptr addrspace(1) %y) {{
+  %a = load float, ptr addrspace(1) %x
+  call void asm sideeffect \"griddepcontrol.wait;\", \"~{{memory}}\"() #0
+  %b = load float, ptr addrspace(1) %x
+  %d = fsub float %a, %b
+  store float %d, ptr addrspace(1) %y
+  ret void
+}}
+attributes #0 = {{ {effects} }}
+"
+        );
+        let input = Input::Llvm(&text);
+        let made = run(input, "k", Target::Sm90a, Stage::Ptx, &Tools::default(), &mut |_| {})
+            .expect("it compiles");
+        made.ptx.expect("there is PTX").matches("ld.global").count()
+    };
+    assert_eq!(loads("nounwind"), 2);
+    for effects in ["memory(argmem: readwrite)", "memory(none)"] {
+        assert_eq!(loads(effects), 1, "{effects}");
+    }
+}
+
+/// T2 for ours: whatever waits, meets or fences may touch all memory, as far as LLVM knows.
+#[test]
+fn t2_what_orders_memory_touches_all_of_it() {
+    for target in Target::ALL {
+        let compiled = build(&consumer(target));
+        let waits = |line: &&str| line.contains("asm") && line.contains("griddepcontrol");
+        let lines: Vec<&str> = compiled.llvm.lines().filter(waits).collect();
+        assert_eq!(lines.len(), 2, "{}", compiled.llvm);
+        for line in lines {
+            assert!(line.contains("sideeffect") && line.contains("~{memory}"), "{line}");
+            assert!(!line.contains('#'), "attributes of the call: {line}");
+        }
+    }
+}
+
 fn order(code: &[Instruction]) -> Vec<&str> {
     code.iter()
         .filter_map(|i| {
