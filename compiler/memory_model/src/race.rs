@@ -1,6 +1,6 @@
 //! What an event graph that was built by hand orders, and which accesses race.
 
-use crate::axioms::{Edge, Step};
+use crate::axioms::{self, Edge, Step, Violation};
 use crate::causality;
 use crate::event::EventId;
 use crate::graph::{EventGraph, Operation};
@@ -124,6 +124,26 @@ impl Orders {
             }
         }
         found
+    }
+
+    /// The axiom that the execution violates which `graph` states, of which these are the orders; none when such an
+    /// execution may happen. Every read has one write that it reads from. Morally strong writes of one place that
+    /// causality does not order count as ordered in neither direction.
+    pub fn violation(&self, graph: &EventGraph) -> Option<Violation> {
+        let size = self.base.size();
+        let reads_from = skeleton::edges(size, &graph.reads_from);
+        let fence_order = skeleton::edges(size, &graph.fence_order);
+        let coherence = match axioms::coherence(graph, &self.skeleton, &self.cause) {
+            Ok(coherence) => coherence,
+            Err(violation) => return Some(*violation),
+        };
+        let from_read = axioms::from_read(&reads_from, &coherence);
+        let skeleton = &self.skeleton;
+        axioms::no_thin_air(skeleton, &reads_from)
+            .or_else(|| axioms::fence_sc(&fence_order, &self.base))
+            .or_else(|| axioms::atomicity(skeleton, &coherence, &from_read))
+            .or_else(|| axioms::sc_per_location(skeleton, &reads_from, &coherence, &from_read))
+            .or_else(|| axioms::causality(&reads_from, &from_read, &self.cause))
     }
 
     /// The steps by which `first` is ordered before `second`, shortest first; none when they are not ordered.

@@ -1,7 +1,7 @@
 //! Event graphs that are built by hand: what is ordered, and what races.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 
-use kernel_memory_model::axioms::Edge;
+use kernel_memory_model::axioms::{Axiom, Edge};
 use kernel_memory_model::event::{
     Access, BarrierSide, EventId, FenceOrder, Place, Position, Proxy, ProxyFence, Returns, Scope,
     Strength, ThreadId, Way,
@@ -65,6 +65,26 @@ fn a_strong_flag_does_not_race_and_a_weak_one_does() {
     let races = orders.races();
     assert_eq!(races.len(), 2, "{races:?}");
     assert!(races.contains(&Race { first: data, second: read, is_mixed_size: false }));
+}
+
+#[test]
+fn an_execution_is_refused_by_the_axiom_that_it_violates() {
+    let read_from = |is_new: bool, acquire: Strength| {
+        let (mut graph, producer, consumer) = two_devices();
+        let old = graph.init(DATA);
+        let data = graph.write(producer, weak(DATA)).unwrap();
+        let release = Access::new(FLAG, Strength::Release(Scope::Sys));
+        let flag = graph.write(producer, release).unwrap();
+        let seen = graph.read(consumer, Access::new(FLAG, acquire)).unwrap();
+        let read = graph.read(consumer, weak(DATA)).unwrap();
+        graph.reads_from(flag, seen).unwrap();
+        graph.reads_from(if is_new { data } else { old }, read).unwrap();
+        Orders::of(&graph).violation(&graph).map(|violation| violation.axiom)
+    };
+    let (acquires, relaxed) = (Strength::Acquire(Scope::Sys), Strength::Relaxed(Scope::Sys));
+    assert_eq!(read_from(true, acquires), None);
+    assert_eq!(read_from(false, acquires), Some(Axiom::Causality));
+    assert_eq!(read_from(false, relaxed), None);
 }
 
 #[test]
