@@ -38,8 +38,9 @@ pub fn base_causality(skeleton: &Skeleton, steps: &[&Relation]) -> Relation {
 }
 
 /// Adds asynchronous operations: an access is after what is ahead of a place that issued it, and before what is behind
-/// a place that saw it complete. It never stands between two others: who sees it complete learns nothing of the
-/// thread that issued it (`complete_tx` publishes what the copy did alone).
+/// a place that saw it complete. It stands between no two others here: who sees it complete learns nothing of the
+/// thread that issued it (`complete_tx` publishes what the copy did alone). Of its own bytes see
+/// [`preserved_causality`].
 pub fn with_operations(graph: &EventGraph, base: &Relation) -> Relation {
     let mut all = base.clone();
     let reaches = |from: usize, to: usize| from == to || base.has(from, to);
@@ -72,8 +73,42 @@ pub fn with_operations(graph: &EventGraph, base: &Relation) -> Relation {
 /// or when both go the same way in one CTA; two of different virtual addresses need an alias fence between.
 ///
 /// What is asynchronous is also out where it is seen to be complete, which includes that fence for its own bytes
-/// (PTX ISA 8.6 and the bulk copies), and two accesses by the async proxy need none within a cluster.
+/// (PTX ISA 8.6 and the bulk copies), and two accesses by the async proxy need none within a cluster. What came before
+/// it at its own bytes comes before what comes after it there.
 pub fn preserved_causality(graph: &EventGraph, skeleton: &Skeleton, base: &Relation) -> Relation {
+    let mut preserved = without_operations_between(graph, skeleton, base);
+    let events = graph.events();
+    let mut has_grown = !graph.operations.is_empty();
+    while has_grown {
+        has_grown = false;
+        for access in graph.operations.iter().map(|operation| operation.access) {
+            let Some(own) = events[access].kind.place() else { continue };
+            let after: Vec<usize> = preserved.successors(access).collect();
+            for first in 0..events.len() {
+                let Some(from) = events[first].kind.place() else { continue };
+                if !preserved.has(first, access) {
+                    continue;
+                }
+                for &second in &after {
+                    let is_new = first != second && !preserved.has(first, second);
+                    let to = events[second].kind.place();
+                    if is_new && to.is_some_and(|to| own.has_common_of(from, to)) {
+                        preserved.add(first, second);
+                        has_grown = true;
+                    }
+                }
+            }
+        }
+    }
+    preserved
+}
+
+/// The same, but for what operations hand on.
+fn without_operations_between(
+    graph: &EventGraph,
+    skeleton: &Skeleton,
+    base: &Relation,
+) -> Relation {
     let events = graph.events();
     let size = events.len();
     let is_access = |e: usize| events[e].kind.access().is_some();

@@ -192,6 +192,13 @@ impl Place {
         Place { object, mapping: 0, offset: 0, bytes }
     }
 
+    /// Whether two places touch a byte in common, and all such bytes are of this one.
+    pub(crate) fn has_common_of(&self, a: &Place, b: &Place) -> bool {
+        let end = |place: &Place| place.offset.saturating_add(place.bytes);
+        let (from, to) = (a.offset.max(b.offset), end(a).min(end(b)));
+        a.overlaps(b) && self.object == a.object && self.offset <= from && to <= end(self)
+    }
+
     /// Whether both touch a byte of physical memory.
     pub fn overlaps(&self, other: &Place) -> bool {
         self.object == other.object

@@ -277,6 +277,31 @@ fn whoever_sees_a_copy_complete_learns_nothing_of_its_issuer() {
 }
 
 #[test]
+fn a_copy_hands_on_what_came_before_at_its_own_bytes() {
+    let half = Place { bytes: 8, ..DATA };
+    // A slot is filled, a product reads it, and when that is complete it is filled again.
+    for (read_bytes, races) in [(DATA, 0), (half, 1)] {
+        let mut graph = EventGraph::new();
+        let [loader, tensor] = [0; 2].map(|_| graph.thread(Position::new(0, 0)));
+        let issue = graph.mark(loader).unwrap();
+        let first = bulk(&mut graph, issue, FLAG, DATA);
+        let full = graph.mark(tensor).unwrap();
+        graph.complete(first.write, full).unwrap();
+        let begins = graph.mark(tensor).unwrap();
+        let product = Access { proxy: Proxy::Async, ..weak(read_bytes) };
+        let product = graph.asynchronous(&[begins], product, Way::Read).unwrap();
+        let empty = graph.mark(loader).unwrap();
+        graph.complete(product, empty).unwrap();
+        let issue = graph.mark(loader).unwrap();
+        let second = bulk(&mut graph, issue, FLAG, DATA);
+        let orders = Orders::of(&graph);
+        assert!(!orders.happens_before(first.write, second.write));
+        assert_eq!(orders.causality(first.write, second.write), races == 0);
+        assert_eq!(orders.races().len(), races);
+    }
+}
+
+#[test]
 fn what_threads_wrote_is_fenced_before_a_copy_reads_it_and_what_they_read_before_it_is_overwritten()
 {
     let source = Place::of(2, 16);
