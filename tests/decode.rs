@@ -9,6 +9,7 @@ mod decode {
 
 use std::process::ExitCode;
 
+use kimi_k3::sets::Model;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
@@ -24,9 +25,11 @@ fn main() -> ExitCode {
     for rows in [2, 8] {
         trials.push(trial(format!("mini rows={rows}"), move || decode::ranks::rows(rows)));
     }
-    for (ranks, rows) in decode::shapes::all() {
-        let name = format!("plan of Kimi K3 ranks={ranks} rows={rows}");
-        trials.push(trial(name, move || decode::shapes::k3(ranks, rows)));
+    for model in [Model::K3, Model::Mini] {
+        for (ranks, rows) in decode::shapes::all(model) {
+            let name = format!("plan of {} ranks={ranks} rows={rows}", decode::shapes::name(model));
+            trials.push(trial(name, move || decode::shapes::holds(model, ranks, rows)));
+        }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
