@@ -40,6 +40,8 @@ use state::{Kind, State, Touch};
 const MAX_FIRST_ROUNDS: u32 = 9;
 /// Statements in loops that are walked, at most: each level of nesting multiplies them.
 const MAX_VISITS: u32 = 100_000;
+/// Comparisons of two accesses, at most.
+const MAX_WORK: u64 = 8_000_000;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.smem.is_empty() {
@@ -50,9 +52,11 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     }
     let mut walk = Walk::new(kernel, sink, None);
     walk.block(&kernel.body);
-    walk.report_idle();
-    walk.report_products();
-    walk.leave_nothing();
+    if walk.visits > 0 {
+        walk.report_idle();
+        walk.report_products();
+        walk.leave_nothing();
+    }
     walk.report_other_uses();
 }
 
@@ -91,6 +95,8 @@ struct Walk<'a> {
     loops: Vec<Span>,
     /// Statements in loops that may still be walked.
     visits: u32,
+    /// Comparisons of two accesses that may still be made.
+    work: u64,
     sink: &'a mut Sink,
 }
 
@@ -112,6 +118,7 @@ impl<'a> Walk<'a> {
             numbers,
             loops: Vec::new(),
             visits: MAX_VISITS,
+            work: MAX_WORK,
             sink,
         }
     }
@@ -124,11 +131,13 @@ impl<'a> Walk<'a> {
 
     fn statements(&mut self, stmts: &[Stmt]) {
         for stmt in stmts {
-            if let Some(&outermost) = self.loops.first() {
-                let Some(left) = self.visits.checked_sub(1) else { return };
-                self.visits = left;
-                if left == 0 {
-                    self.too_many(outermost);
+            if self.visits == 0 {
+                return;
+            }
+            if !self.loops.is_empty() {
+                self.visits -= 1;
+                if self.visits == 0 {
+                    self.too_many(stmt.span);
                     return;
                 }
             }
@@ -186,14 +195,14 @@ impl<'a> Walk<'a> {
             StmtKind::Role { role, body } => self.role(*role, body),
             StmtKind::For { var, start, end, tickets: Some(_), body, .. } => {
                 self.loops.push(stmt.span);
-                self.work_list(*var, *start, *end, body);
+                self.work_list(stmt.span, (*var, *start, *end), body);
                 self.loops.pop();
             }
             StmtKind::For { var, start, end, step, tickets: None, body } => {
                 let in_flight = !self.state.products.is_empty() && products::uses_vars(body);
                 if in_flight || state::touches(body) {
                     self.loops.push(stmt.span);
-                    self.rounds(*var, *start, *end, *step, body);
+                    self.rounds(stmt.span, (*var, *start, *end, *step), body);
                     self.loops.pop();
                 }
             }
@@ -207,6 +216,7 @@ impl<'a> Walk<'a> {
                     let other = std::mem::replace(&mut self.state, before);
                     self.under(self.known.path_facts(*cond, false), else_body);
                     if decided.is_none() {
+                        self.charge(stmt.span, self.state.len(), other.len());
                         self.state.join(other);
                     }
                 }
@@ -248,7 +258,12 @@ impl<'a> Walk<'a> {
 
     /// As many rounds as the largest ring has slots one by one, with the variable known; then rounds of any
     /// number until nothing new comes over the back edge.
-    fn rounds(&mut self, var: ValueId, start: ValueId, end: ValueId, step: u32, body: &[Stmt]) {
+    fn rounds(
+        &mut self,
+        span: Span,
+        (var, start, end, step): (ValueId, ValueId, ValueId, u32),
+        body: &[Stmt],
+    ) {
         let first = self.known.form(start);
         let length = self.known.form(end).plus(-1, &first);
         let trips = length
@@ -265,7 +280,11 @@ impl<'a> Walk<'a> {
         let before = self.state.clone();
         let mut after = State::default();
         for round in 0..trips.map_or(most, |trips| trips.min(most)) {
+            if self.visits == 0 {
+                break;
+            }
             if round > 0 {
+                self.charge(span, self.state.len(), self.state.len());
                 self.state.next_round(BackEdge { known: &self.known, var, step, most, own: &own });
             }
             let value = first.plus(i128::from(round) * i128::from(step), &Form::constant(1));
@@ -273,6 +292,7 @@ impl<'a> Walk<'a> {
             let depth = self.first_rounds.len();
             self.under(facts.clone(), body);
             self.first_rounds.truncate(depth.saturating_sub(1));
+            self.charge(span, self.state.len(), after.len());
             after.join(self.state.clone());
         }
         if trips.is_none_or(|trips| trips > most) {
@@ -286,11 +306,16 @@ impl<'a> Walk<'a> {
             loop {
                 self.state = entry.clone();
                 self.under(facts.clone(), body);
+                self.charge(span, self.state.len(), after.len() + self.state.len());
+                self.charge(span, entry.len(), entry.len() + self.state.len());
+                if self.visits == 0 {
+                    break;
+                }
                 after.join(self.state.clone());
                 let mut next = self.state.clone();
                 next.next_round(BackEdge { known: &self.known, var, step, most, own: &own });
                 next.join(entry.clone());
-                if next == entry || self.visits == 0 {
+                if next == entry {
                     break;
                 }
                 entry = next;
@@ -303,7 +328,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Rounds that each begin with a meeting, as does the end; which numbers a CTA has is not known.
-    fn work_list(&mut self, var: ValueId, start: ValueId, end: ValueId, body: &[Stmt]) {
+    fn work_list(
+        &mut self,
+        span: Span,
+        (var, start, end): (ValueId, ValueId, ValueId),
+        body: &[Stmt],
+    ) {
         let facts = self.known.bind_loop(var, start, end, 1);
         let mut own = defined_in(body);
         own.insert(var);
@@ -312,6 +342,8 @@ impl<'a> Walk<'a> {
             self.state = entry.clone();
             self.state.sync();
             self.under(facts.clone(), body);
+            self.charge(span, self.state.len(), self.state.len());
+            self.charge(span, entry.len(), entry.len() + self.state.len());
             let mut next = self.state.clone();
             next.next_round(BackEdge { known: &self.known, var, step: 1, most: 1, own: &own });
             next.join(entry.clone());
@@ -324,12 +356,33 @@ impl<'a> Walk<'a> {
         self.state.sync();
     }
 
-    fn too_many(&mut self, outermost: Span) {
-        self.sink.push(
-            Diagnostic::error(Code::E0219, "loops around shared memory are nested too deep")
-                .label(outermost, "the rounds of this loop and those in it are too many to follow")
-                .help("nest fewer loops, or unroll the innermost ones"),
-        );
+    /// Counts comparisons of so many accesses with so many others. When they are too many, nothing more is walked.
+    fn charge(&mut self, span: Span, some: usize, others: usize) {
+        let work = u64::try_from(some.saturating_mul(others)).unwrap_or(u64::MAX);
+        self.work = self.work.saturating_sub(work);
+        if self.work == 0 && self.visits > 0 {
+            self.visits = 0;
+            self.too_many(span);
+        }
+    }
+
+    fn too_many(&mut self, span: Span) {
+        let found = match self.loops.first() {
+            Some(&outermost) => {
+                Diagnostic::error(Code::E0219, "loops around shared memory are nested too deep")
+                    .label(
+                        outermost,
+                        "the rounds of this loop and those in it are too many to follow",
+                    )
+                    .help("nest fewer loops, or unroll the innermost ones")
+            }
+            None => {
+                Diagnostic::error(Code::E0219, "too many accesses of shared memory in one kernel")
+                    .label(span, "those so far are too many to compare")
+                    .help("put `sync;` between, or split the kernel")
+            }
+        };
+        self.sink.push(found);
     }
 
     fn judge(&self) -> Judge<'_> {
@@ -364,14 +417,20 @@ impl<'a> Walk<'a> {
 
     /// Reports what an access may not meet.
     fn meet(&mut self, touch: &Touch) {
+        self.charge(touch.span, self.state.len(), 1);
         let judge = self.judge();
         let clash = self.state.touches.iter().find(|earlier| judge.clash(earlier, touch)).cloned();
-        let copy = self.state.copies.iter().find(|copy| judge.may_overlap(copy, touch)).cloned();
+        let copy = self.state.copies.iter().find(|copy| judge.may_meet(copy, touch)).cloned();
+        let mut arrivals = self.state.arrivals.iter().map(|arrival| &arrival.touch);
+        let arrival = arrivals.find(|copy| judge.may_meet(copy, touch)).cloned();
         if let Some(earlier) = clash {
             self.report(&earlier, touch);
         }
         if let Some(copy) = copy {
             self.report_copy(&copy, touch);
+        }
+        if let Some(copy) = arrival {
+            self.report_arrival(&copy, touch);
         }
         self.meet_products(touch);
         self.meet_departures(touch);
@@ -475,6 +534,27 @@ impl<'a> Walk<'a> {
             .secondary(copy.span, format!("the copy{round}: {why}"))
             .secondary(tile.span, "declared here")
             .help(help),
+        );
+    }
+
+    fn report_arrival(&mut self, copy: &Touch, later: &Touch) {
+        if !self.reported.insert((copy.span, later.span)) {
+            return;
+        }
+        let tile = &self.kernel.smem[later.tile];
+        let round = if copy.is_of_earlier_round() { ", in a round before" } else { "" };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0118,
+                format!("`{}` is touched while a copy may still fill it", tile.name),
+            )
+            .label(later.span, format!("this {} what the copy fills", verb(later.kind)))
+            .secondary(
+                copy.span,
+                format!("the copy{round}: this role does not wait for its barrier between"),
+            )
+            .secondary(tile.span, "declared here")
+            .help("touch it where the barrier of the copy has been waited for, or give each copy a part of its own"),
         );
     }
 }

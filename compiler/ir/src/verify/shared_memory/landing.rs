@@ -36,7 +36,31 @@ pub(super) struct BackEdge<'a> {
     pub(super) own: &'a BTreeSet<ValueId>,
 }
 
+impl BackEdge<'_> {
+    /// A form in the words of the next round; of any round before where it is old.
+    pub(super) fn renamed(&self, form: &Form, old: bool) -> Option<Form> {
+        let is_own =
+            |symbol: &Symbol| matches!(symbol, Symbol::Value(value) if self.own.contains(value));
+        match form.terms.get(&Symbol::Value(self.var)) {
+            _ if form.terms.keys().any(is_own) => None,
+            None => Some(form.clone()),
+            Some(_) if old => None,
+            Some(&factor) => form.plus(-factor, &Form::constant(i128::from(self.step))),
+        }
+    }
+
+    pub(super) fn is_named(&self, form: &Form) -> bool {
+        form.terms.contains_key(&Symbol::Value(self.var))
+    }
+}
+
 impl Landing {
+    /// True where a bound names the variable of the loop.
+    pub(super) fn names(&self, edge: BackEdge<'_>) -> bool {
+        let bounds = self.axes.iter().flat_map(|(_, run)| run.lo.iter().chain(&run.hi));
+        bounds.into_iter().any(|bound| edge.is_named(bound))
+    }
+
     pub(super) fn new(
         param: ParamId,
         dest: &TileAccess,

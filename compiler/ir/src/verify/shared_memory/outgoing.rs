@@ -65,6 +65,11 @@ impl PartialEq for Departures {
 }
 
 impl Departures {
+    /// Copies, and what they may not read.
+    pub(super) fn len(&self) -> usize {
+        self.copies.len() + self.landed.len() + self.written.len()
+    }
+
     fn close_group(&mut self) {
         for copy in &mut self.copies {
             copy.touch.since = copy.touch.since.saturating_add(1).min(MAX_SINCE);
@@ -130,9 +135,12 @@ impl Departures {
         self.written.iter_mut().for_each(|written| written.is_foreign = false);
     }
 
-    /// A slot of a pipeline comes into other hands.
-    pub(super) fn hand_over(&mut self, stays: impl Fn(&Touch) -> bool) {
-        self.written.retain(|written| stays(&written.touch));
+    /// The role comes to one more index of a pipeline.
+    pub(super) fn come(&mut self, end: (BarrierId, bool), slots: u32) {
+        self.written.retain_mut(|written| !written.touch.come(end, slots));
+        for copy in &mut self.copies {
+            copy.touch.come_under_way(end, slots);
+        }
     }
 
     /// Two paths meet.
@@ -144,10 +152,10 @@ impl Departures {
 
     /// A back edge.
     pub(super) fn next_round(&mut self, edge: BackEdge<'_>) {
-        let BackEdge { var, step, most, own, .. } = edge;
         let next = |copy: &mut Departure| {
-            copy.landing.next_round(edge, copy.touch.is_old(var, most));
-            copy.touch.next_round(var, step, most, own);
+            let old = copy.touch.is_old(edge);
+            copy.landing.next_round(edge, old);
+            copy.touch.next_round(edge, copy.landing.names(edge));
         };
         for mut copy in std::mem::take(&mut self.copies) {
             next(&mut copy);
@@ -158,7 +166,7 @@ impl Departures {
             self.land(copy);
         }
         for mut written in std::mem::take(&mut self.written) {
-            written.touch.next_round(var, step, most, own);
+            written.touch.next_round(edge, false);
             self.write(written);
         }
     }
@@ -342,10 +350,7 @@ impl Walk<'_> {
     pub(super) fn departing(&mut self, span: Span, slot: Option<(BarrierId, &Form)>) {
         let judge = self.judge();
         let hands_over = |touch: &Touch| {
-            !slot.is_some_and(|(pipeline, index)| {
-                let distance = touch.slot.as_ref().and_then(|s| judge.constant_distance(s, index));
-                !touch.guards.contains(&pipeline) || distance.is_some_and(|d| d != 0)
-            })
+            slot.is_none_or(|(pipeline, index)| judge.may_hand_over(touch, pipeline, index))
         };
         let reads = self.under_way().find(|copy| !copy.touch.settled && hands_over(&copy.touch));
         let open = self

@@ -2,7 +2,7 @@
 
 use super::super::scalars::{Facts, Form, Knowledge, Symbol};
 use super::state::{Cta, Kind, Side, Touch};
-use crate::kernel::{Kernel, SmemId};
+use crate::kernel::{BarrierId, Kernel, SmemId};
 
 /// What decides at one place of the kernel.
 pub(super) struct Judge<'a> {
@@ -17,8 +17,12 @@ impl Judge<'_> {
     /// True where different threads may touch one element and one of them writes.
     pub(super) fn clash(&self, earlier: &Touch, later: &Touch) -> bool {
         let writes = earlier.kind != Kind::Read || later.kind != Kind::Read;
-        let is_behind = later.guards.iter().any(|guard| earlier.handed.contains(guard));
-        writes && !is_behind && self.may_overlap(earlier, later) && !self.is_own(earlier, later)
+        writes && self.may_meet(earlier, later) && !self.is_own(earlier, later)
+    }
+
+    /// True unless the elements of two accesses of a role are provably others, or a pipeline orders them.
+    pub(super) fn may_meet(&self, earlier: &Touch, later: &Touch) -> bool {
+        !earlier.is_at_other_index(later) && self.may_overlap(earlier, later)
     }
 
     /// True unless the elements are provably others.
@@ -50,6 +54,13 @@ impl Judge<'_> {
     /// Indices from one to the other, where that is known.
     pub(super) fn constant_distance(&self, a: &Form, b: &Form) -> Option<i128> {
         self.difference(b, a).and_then(|distance| distance.as_constant())
+    }
+
+    /// True unless an access is provably none to the slot of an index of a pipeline.
+    pub(super) fn may_hand_over(&self, touch: &Touch, pipeline: BarrierId, index: &Form) -> bool {
+        let distance = touch.slot.as_ref().and_then(|slot| self.constant_distance(slot, index));
+        touch.guards.iter().any(|guard| guard.pipeline == pipeline)
+            && distance.is_none_or(|distance| distance == 0)
     }
 
     /// Slots of a tile from one to the other, modulo the ring, where that is known.

@@ -1,15 +1,15 @@
 //! Products of a warpgroup that are under way: what they may still read, and which sums they may still change.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
 use super::super::scalars::Form;
 use super::Walk;
+use super::landing::BackEdge;
 use super::state::{Kind, Touch};
-use crate::kernel::{BarrierId, Op, Stmt, StmtKind, ValueId, VarId, Warpgroup, WarpgroupMma};
+use crate::kernel::{BarrierId, Op, Stmt, StmtKind, VarId, Warpgroup, WarpgroupMma};
 
 /// More groups than any `settle` leaves in flight.
 const MAX_SINCE: u32 = 64;
@@ -60,6 +60,11 @@ impl Products {
         self.sums.is_empty() && self.reads.is_empty()
     }
 
+    /// Reads under way.
+    pub(super) fn len(&self) -> usize {
+        self.reads.len()
+    }
+
     fn add_read(&mut self, touch: Touch, flight: Flight) {
         match self.reads.iter_mut().find(|(known, _)| *known == touch) {
             Some((_, known)) => known.join(flight),
@@ -70,6 +75,13 @@ impl Products {
     fn commit(&mut self) {
         self.reads.iter_mut().for_each(|(_, flight)| flight.commit());
         self.sums.values_mut().for_each(Flight::commit);
+    }
+
+    /// The role comes to one more index of a pipeline.
+    pub(super) fn come(&mut self, end: (BarrierId, bool), slots: u32) {
+        for (read, _) in &mut self.reads {
+            read.come_under_way(end, slots);
+        }
     }
 
     /// Two paths meet.
@@ -83,15 +95,9 @@ impl Products {
     }
 
     /// A back edge.
-    pub(super) fn next_round(
-        &mut self,
-        var: ValueId,
-        step: u32,
-        most: u32,
-        own: &BTreeSet<ValueId>,
-    ) {
+    pub(super) fn next_round(&mut self, edge: BackEdge<'_>) {
         for (mut touch, flight) in std::mem::take(&mut self.reads) {
-            touch.next_round(var, step, most, own);
+            touch.next_round(edge, false);
             self.add_read(touch, flight);
         }
     }
@@ -190,13 +196,11 @@ impl Walk<'_> {
         );
     }
 
-    /// A slot that is given back against what products may still read.
-    pub(super) fn meet_release(&mut self, span: Span, pipeline: BarrierId, index: &Form) {
+    /// What a role hands over, the slot of an index or anything, against what products may still read.
+    pub(super) fn meet_release(&mut self, span: Span, slot: Option<(BarrierId, &Form)>) {
         let judge = self.judge();
         let meets = |(read, _): &&(Touch, Flight)| {
-            let is_other =
-                |slot: &Form| judge.constant_distance(slot, index).is_some_and(|d| d != 0);
-            read.guards.contains(&pipeline) && !read.slot.as_ref().is_some_and(is_other)
+            slot.is_none_or(|(pipeline, index)| judge.may_hand_over(read, pipeline, index))
         };
         let Some((read, flight)) = self.state.products.reads.iter().find(meets).cloned() else {
             return;
@@ -206,12 +210,16 @@ impl Walk<'_> {
         }
         let tile = &self.kernel.smem[read.tile].name;
         let round = if read.is_of_earlier_round() { ", in a round before" } else { "" };
+        let (what, done, why) = match slot {
+            Some(_) => ("a slot of ", "released", "whoever waits for this may fill the slot again"),
+            None => ("", "handed over", "whoever waits for this may write it"),
+        };
         self.sink.push(
             Diagnostic::error(
                 Code::E0143,
-                format!("a slot of `{tile}` is released while a product may still read it"),
+                format!("{what}`{tile}` is {done} while a product may still read it"),
             )
-            .label(span, "whoever waits for this may fill the slot again")
+            .label(span, why)
             .secondary(read.span, format!("read by the product{round}"))
             .secondary(flight.span, "the product: not settled on every path")
             .help("release it after the `settle` that its group does not outlast: `settle acc but 1; release ld.empty@(t - 1);`"),

@@ -10,9 +10,9 @@ use kernel_dsl::source::Span;
 
 use super::super::scalars::Form;
 use super::outgoing::Departures;
-use super::state::{Kind, State, Touch};
+use super::state::{Arrival, Guard, Kind, State, Touch};
 use super::{Walk, verb};
-use crate::kernel::{Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom};
+use crate::kernel::{Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom, TileAccess};
 
 /// The roles that run beside each other.
 #[derive(Default)]
@@ -33,8 +33,6 @@ pub(super) struct Region {
     copies: State,
     /// Copies out of shared memory that they have started, all complete when they end.
     pub(super) departed: Departures,
-    /// What products of the role that is walked read.
-    product_reads: Vec<Touch>,
     /// The sums that they write, with the instruction that does.
     product_sums: Vec<(Touch, TensorAtom)>,
 }
@@ -42,8 +40,10 @@ pub(super) struct Region {
 /// A slot that a role holds.
 #[derive(Clone)]
 struct Hold {
-    pipeline: BarrierId,
+    by: Guard,
     index: Form,
+    /// Copies fill the slot. One thread starts them, so the hold is none of what threads touch.
+    copied: bool,
     /// A product touches it.
     product: Option<Span>,
     /// Threads of the role do.
@@ -51,14 +51,15 @@ struct Hold {
 }
 
 impl Hold {
-    fn new(pipeline: BarrierId, index: Form) -> Hold {
-        Hold { pipeline, index, product: None, threads: None }
+    fn new((pipeline, fills): (BarrierId, bool), index: Form, copied: bool) -> Hold {
+        let by = Guard { pipeline, fills, later: Some(0) };
+        Hold { by, index, copied, product: None, threads: None }
     }
 }
 
 /// What a role holds and has waited for at the begin of a block.
 pub(super) struct Mark {
-    holds: Vec<(BarrierId, Form)>,
+    holds: Vec<(Guard, Form)>,
     waited: usize,
 }
 
@@ -75,30 +76,33 @@ struct Beside {
 impl Region {
     /// What the role holds and has waited for at the begin of a block.
     pub(super) fn mark(&self) -> Mark {
-        let holds = self.holds.iter().map(|hold| (hold.pipeline, hold.index.clone())).collect();
+        let holds = self.holds.iter().map(|hold| (hold.by, hold.index.clone())).collect();
         Mark { holds, waited: self.waited.len() }
     }
 
     /// What a block has opened or waited for counts no longer, and what it has released is not held again.
     pub(super) fn let_go(&mut self, mark: &Mark) {
-        self.holds.retain(|hold| {
-            mark.holds
-                .iter()
-                .any(|(pipeline, index)| *pipeline == hold.pipeline && *index == hold.index)
+        self.holds.retain_mut(|hold| {
+            let is_known =
+                |(by, index): &&(Guard, Form)| by.is_at(hold.by.end()) && *index == hold.index;
+            let Some((by, _)) = mark.holds.iter().find(is_known) else { return false };
+            // On a path around the block the role has come to other indices.
+            if *by != hold.by {
+                hold.by.later = None;
+            }
+            true
         });
         self.waited.truncate(mark.waited);
+    }
+
+    /// Accesses of the roles so far.
+    pub(super) fn len(&self) -> usize {
+        self.touches.len() + self.entry.as_ref().map_or(0, State::len)
     }
 
     /// True where one thread runs the role that is walked.
     pub(super) fn is_one_thread(&self, kernel: &Kernel) -> bool {
         self.current.is_some_and(|role| kernel.roles[role].elect)
-    }
-
-    /// A product of the role reads something.
-    pub(super) fn read_by_product(&mut self, touch: &Touch) {
-        if !self.product_reads.contains(touch) {
-            self.product_reads.push(touch.clone());
-        }
     }
 
     /// A product of the role writes sums: all that it has written so far.
@@ -124,24 +128,31 @@ impl Region {
         self.entry.as_ref()
     }
 
-    pub(super) fn product_reads(&self) -> &[Touch] {
-        &self.product_reads
-    }
-
     /// The pipelines by which the role may hold what it touches: of two that hold the same index, either.
-    pub(super) fn guards_of(&mut self, kernel: &Kernel, touch: &Touch) -> Vec<BarrierId> {
-        let slots = kernel.smem[touch.tile].slots;
+    pub(super) fn guards_of(&mut self, kernel: &Kernel, touch: &Touch) -> Vec<Guard> {
         let mut guards = Vec::new();
-        for hold in &mut self.holds {
-            let same = slots == 1 || touch.slot.as_ref() == Some(&hold.index);
-            if kernel.barriers[hold.pipeline].slots == slots && same {
+        for hold in self.holds.iter_mut().filter(|hold| !hold.copied) {
+            if is_slot_of(kernel, touch, hold.by.pipeline, &hold.index) {
                 let toucher = if touch.product { &mut hold.product } else { &mut hold.threads };
                 toucher.get_or_insert(touch.span);
-                guards.push(hold.pipeline);
+                guards.push(hold.by);
             }
         }
         guards
     }
+
+    /// What a copy into an index fills.
+    fn filled(&self, pipeline: BarrierId, index: &Form) -> Guard {
+        let opened = |hold: &&Hold| hold.by.is_at((pipeline, true)) && hold.index == *index;
+        let opened = self.holds.iter().find(opened).map(|hold| hold.by);
+        opened.unwrap_or(Guard { pipeline, fills: true, later: None })
+    }
+}
+
+/// True for an access of the slot of an index.
+fn is_slot_of(kernel: &Kernel, touch: &Touch, pipeline: BarrierId, index: &Form) -> bool {
+    let slots = kernel.smem[touch.tile].slots;
+    kernel.barriers[pipeline].slots == slots && (slots == 1 || touch.slot.as_ref() == Some(index))
 }
 
 impl Walk<'_> {
@@ -151,7 +162,6 @@ impl Walk<'_> {
         self.region.entry.get_or_insert(before);
         self.region.current = Some(role);
         self.region.waited.clear();
-        self.region.product_reads.clear();
         self.region.product_sums.clear();
         self.block(body);
         self.leave_nothing();
@@ -164,7 +174,9 @@ impl Walk<'_> {
             }
         }
         let after = std::mem::take(&mut self.state);
-        self.region.copies.join(State { touches: Vec::new(), ..after });
+        // Some role waits for each copy into a barrier.
+        let (touches, arrivals, tensor_reads) = (Vec::new(), Vec::new(), Vec::new());
+        self.region.copies.join(State { touches, arrivals, tensor_reads, ..after });
     }
 
     /// All threads go on: what the roles have touched, any of them may have.
@@ -192,22 +204,29 @@ impl Walk<'_> {
         let is_once = self.loops.is_empty() && self.kernel.barriers[barrier].slots == 1;
         match op {
             PipeOp::Open { .. } | PipeOp::Wait { .. } if partner.is_some() => {
-                // Copies into a slot are started by one thread.
-                let copied =
-                    matches!(op, PipeOp::Open { .. }) && self.kernel.barriers[barrier].bytes > 0;
-                let held = self.region.holds.iter();
-                let held = held.filter(|hold| hold.pipeline == pipeline && !copied);
-                let held: Vec<Form> = held.map(|hold| hold.index.clone()).collect();
-                self.state.hand_over(pipeline, &held);
-                // Where copies fill the slot, the consumer waits for their bytes and for nothing that threads do.
-                if !copied {
-                    self.region.holds.push(Hold::new(pipeline, index));
+                let fills = matches!(op, PipeOp::Open { .. });
+                let slots = self.kernel.barriers[barrier].slots;
+                if !fills {
+                    self.arrived(pipeline, &index, 0);
+                } else if self.kernel.barriers[barrier].bytes > 0 {
+                    self.arrived(pipeline, &index, slots);
                 }
+                let end = (pipeline, fills);
+                self.state.come(end, slots);
+                let earlier = self.region.holds.iter_mut().filter(|hold| hold.by.is_at(end));
+                earlier.for_each(|hold| hold.by.come(slots));
+                // Where copies fill the slot, the consumer waits for their bytes and for nothing that threads do.
+                let copied = fills && self.kernel.barriers[barrier].bytes > 0;
+                // Copies of a ring before are done.
+                let of_ring =
+                    |hold: &Hold| hold.copied && hold.by.later.is_some_and(|later| later >= slots);
+                self.region.holds.retain(|hold| !of_ring(hold));
+                self.region.holds.push(Hold::new(end, index, copied));
             }
             PipeOp::Release { .. } | PipeOp::Commit { .. } if partner.is_some() => {
                 let commits = matches!(op, PipeOp::Commit { .. });
                 if !commits {
-                    self.meet_release(span, pipeline, &index);
+                    self.meet_release(span, Some((pipeline, &index)));
                 }
                 self.unsettled(span, Some((pipeline, &index)));
                 self.departing(span, Some((pipeline, &index)));
@@ -220,7 +239,7 @@ impl Walk<'_> {
                     .holds
                     .iter()
                     .cloned()
-                    .partition(|hold| hold.pipeline != pipeline || is_other(&hold.index));
+                    .partition(|hold| hold.by.pipeline != pipeline || is_other(&hold.index));
                 self.region.holds = kept;
                 for hold in gone {
                     let late = if commits { hold.threads } else { hold.product };
@@ -228,6 +247,7 @@ impl Walk<'_> {
                 }
             }
             PipeOp::Wait { .. } => {
+                self.arrived(pipeline, &index, 0);
                 if is_once {
                     self.region.waited.push(barrier);
                 }
@@ -236,28 +256,20 @@ impl Walk<'_> {
                 let commits = matches!(op, PipeOp::Commit { .. });
                 self.unsettled(span, None);
                 self.departing(span, None);
+                if is_once && !commits {
+                    self.meet_release(span, None);
+                }
                 let current = self.region.current;
-                let own = self
-                    .region
-                    .touches
-                    .iter_mut()
-                    .filter(|t| Some(t.role) == current && t.touch.product == commits);
+                let arrivals = self.state.arrivals.iter().map(|arrival| arrival.touch.span);
+                let own = self.region.touches.iter_mut().filter(|t| {
+                    let is_done = !arrivals.clone().any(|span| span == t.touch.span);
+                    Some(t.role) == current && t.touch.product == commits && is_done
+                });
                 if is_once {
                     own.for_each(|touch| touch.until.push(barrier));
                 }
             }
-            PipeOp::Copy { dest, .. } => {
-                // The pass over pipelines proves that the role holds the index.
-                self.region.holds.push(Hold::new(pipeline, index));
-                self.touch(dest, Kind::Write, None);
-                self.region.holds.pop();
-                // What the copy has written is there for who waits, whatever else the role does.
-                if self.kernel.barriers[barrier].is_prepaid()
-                    && let Some(copy) = self.region.touches.last_mut()
-                {
-                    copy.until.push(barrier);
-                }
-            }
+            PipeOp::Copy { dest, .. } => self.arrival(dest, barrier, pipeline, index),
             PipeOp::Send { dest, .. } if partner.is_some() => {
                 // What is sent elsewhere, others of the cluster send here: it meets what other roles do.
                 if let Some((tile, slot)) = dest.storage.tile() {
@@ -265,9 +277,10 @@ impl Walk<'_> {
                     let form = |value| known.form(value);
                     let mut touch = Touch::new(dest, tile, slot, Kind::Write, None, form);
                     touch.cta = None;
-                    self.region.holds.push(Hold::new(pipeline, index));
                     touch.guards = self.region.guards_of(self.kernel, &touch);
-                    self.region.holds.pop();
+                    if is_slot_of(self.kernel, &touch, pipeline, &index) {
+                        touch.guards.push(self.region.filled(pipeline, &index));
+                    }
                     self.beside(&touch);
                 }
             }
@@ -275,15 +288,49 @@ impl Walk<'_> {
         }
     }
 
+    /// A copy into a barrier: it is complete for who waits for that one, whatever else the role hands over.
+    fn arrival(&mut self, dest: &TileAccess, barrier: BarrierId, pipeline: BarrierId, index: Form) {
+        let Some((tile, slot)) = dest.storage.tile() else { return };
+        if self.inboxes.contains(&tile) {
+            return;
+        }
+        let known = &self.known;
+        let mut touch = Touch::new(dest, tile, slot, Kind::Write, None, |value| known.form(value));
+        let fills = self.region.filled(pipeline, &index);
+        // The pass over pipelines proves that the role holds the index.
+        if is_slot_of(self.kernel, &touch, pipeline, &index) {
+            touch.guards.push(fills);
+        }
+        self.meet_tensor(&touch);
+        self.meet(&touch);
+        self.beside(&touch);
+        if self.kernel.barriers[barrier].is_prepaid() {
+            let known = self.region.touches.iter_mut().filter(|known| known.touch == touch);
+            known.for_each(|known| known.until.push(barrier));
+        }
+        self.state.start(Arrival { touch, fills, index: Some(index) });
+    }
+
+    /// The role comes to an index of a barrier: copies into those at least so far before are complete.
+    fn arrived(&mut self, pipeline: BarrierId, index: &Form, before: u32) {
+        let mut arrivals = std::mem::take(&mut self.state.arrivals);
+        let judge = self.judge();
+        let limit = index.plus(-i128::from(before), &Form::constant(1));
+        let is_complete = |arrival: &Arrival| {
+            let known = arrival.index.as_ref().zip(limit.as_ref());
+            arrival.fills.pipeline == pipeline
+                && known.is_some_and(|(index, limit)| judge.is_at_most(index, limit))
+        };
+        arrivals.retain(|arrival| !is_complete(arrival));
+        self.state.arrivals = arrivals;
+    }
+
     /// Reports a copy that may still fill what a release hands over: the slot of an index, or anything.
     fn unsettled(&mut self, span: Span, slot: Option<(BarrierId, &Form)>) {
         let judge = self.judge();
         let hands_over = |copy: &&Touch| {
-            let is_other = |(pipeline, index): (BarrierId, &Form)| {
-                let distance = copy.slot.as_ref().and_then(|s| judge.constant_distance(s, index));
-                !copy.guards.contains(&pipeline) || distance.is_some_and(|d| d != 0)
-            };
-            !copy.settled && !slot.is_some_and(is_other)
+            let is_meant = |(pipeline, index)| judge.may_hand_over(copy, pipeline, index);
+            !copy.settled && slot.is_none_or(is_meant)
         };
         let found = self.state.copies.iter().find(hands_over).cloned();
         if let Some(copy) = found
@@ -306,6 +353,7 @@ impl Walk<'_> {
     /// Compares an access of a role with what others do beside it or did before it.
     pub(super) fn beside(&mut self, touch: &Touch) {
         let Some(role) = self.region.current else { return };
+        self.charge(touch.span, self.region.len(), 1);
         let judge = self.judge();
         let meets = |earlier: &Touch| {
             let writes = earlier.kind != Kind::Read || touch.kind != Kind::Read;
@@ -318,8 +366,9 @@ impl Walk<'_> {
         let waited = &self.region.waited;
         let unordered = |other: &&Beside| {
             let handed = touch.guards.iter().any(|guard| {
-                let ends = [role, other.role];
-                other.touch.guards.contains(guard) && self.are_opposite(*guard, ends)
+                let handed = |known: &Guard| known.pipeline == guard.pipeline;
+                other.touch.guards.iter().any(handed)
+                    && self.are_opposite(guard.pipeline, [role, other.role])
             });
             let met = other.until.iter().any(|barrier| waited.contains(barrier));
             other.role != role && !handed && !met && meets(&other.touch)

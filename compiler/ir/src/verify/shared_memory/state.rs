@@ -1,10 +1,8 @@
 //! What has touched shared memory since the last `sync`.
 
-use std::collections::BTreeSet;
-
 use kernel_dsl::source::Span;
 
-use super::super::scalars::{Form, Symbol};
+use super::super::scalars::Form;
 use super::landing::BackEdge;
 use super::outgoing::Departures;
 use super::products::Products;
@@ -38,6 +36,31 @@ pub(super) enum Side {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cta(pub(super) Option<Form>);
 
+/// An end of a pipeline, or a barrier, by which the role holds what it touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Guard {
+    pub(super) pipeline: BarrierId,
+    /// The role fills the slot; otherwise it uses it.
+    pub(super) fills: bool,
+    /// Indices that the role has come to at this end since; unknown without. It comes to all of them, in order.
+    pub(super) later: Option<u32>,
+}
+
+impl Guard {
+    pub(super) fn end(&self) -> (BarrierId, bool) {
+        (self.pipeline, self.fills)
+    }
+
+    pub(super) fn is_at(&self, end: (BarrierId, bool)) -> bool {
+        self.end() == end
+    }
+
+    /// The role comes to one more index of a ring.
+    pub(super) fn come(&mut self, slots: u32) {
+        self.later = self.later.map(|later| later.saturating_add(1).min(slots));
+    }
+}
+
 /// An access of shared memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Touch {
@@ -57,12 +80,12 @@ pub(super) struct Touch {
     /// How the elements are spread over threads; unknown without.
     pub(super) spread: Option<Distribution>,
     /// The pipelines that hand the slot over, where the role holds it.
-    pub(super) guards: Vec<BarrierId>,
-    /// Those by which its slot has come into other hands since. Whoever holds a slot by one of them comes behind it.
-    pub(super) handed: Vec<BarrierId>,
+    pub(super) guards: Vec<Guard>,
     /// A product in tensor memory does it, later than the statements that follow.
     pub(super) product: bool,
-    /// Loops into whose next round it has lasted, with the number of rounds.
+    /// It has lasted into the next round of a loop.
+    is_earlier: bool,
+    /// Loops whose variables are named, with the number of rounds into which it has lasted.
     crossed: Vec<(ValueId, u32)>,
     /// Of a copy: groups that were closed after its own.
     pub(super) since: u32,
@@ -106,8 +129,8 @@ impl Touch {
             new_axes,
             spread: spread.cloned(),
             guards: Vec::new(),
-            handed: Vec::new(),
             product: false,
+            is_earlier: false,
             crossed: Vec::new(),
             since: 0,
             younger: 0,
@@ -116,39 +139,27 @@ impl Touch {
     }
 
     pub(super) fn is_of_earlier_round(&self) -> bool {
-        !self.crossed.is_empty()
+        self.is_earlier
     }
 
     /// True where it may have lasted for any number of rounds.
-    pub(super) fn is_old(&self, var: ValueId, most: u32) -> bool {
-        self.crossed.iter().any(|&(known, age)| known == var && age >= most)
+    pub(super) fn is_old(&self, edge: BackEdge<'_>) -> bool {
+        self.crossed.iter().any(|&(known, age)| known == edge.var && age >= edge.most)
     }
 
-    /// Says in the words of the next round what was said in those of this one.
-    pub(super) fn next_round(
-        &mut self,
-        var: ValueId,
-        step: u32,
-        most: u32,
-        own: &BTreeSet<ValueId>,
-    ) {
-        let at = self.crossed.iter().position(|(known, _)| *known == var);
-        let age = at.map_or(0, |at| self.crossed[at].1);
-        let old = self.is_old(var, most);
-        let renamed = |form: &Form| {
-            let mentions = |value: &ValueId| form.terms.contains_key(&Symbol::Value(*value));
-            if own.iter().any(mentions) {
-                return None;
-            }
-            match form.terms.get(&Symbol::Value(var)) {
-                None => Some(form.clone()),
-                Some(_) if old => None,
-                Some(&factor) => form.plus(-factor, &Form::constant(i128::from(step))),
-            }
+    /// Says in the words of the next round what was said in those of this one. Rounds are counted where something that is
+    /// known of it names the variable, or where `counted` says that something else does.
+    pub(super) fn next_round(&mut self, edge: BackEdge<'_>, counted: bool) {
+        let old = self.is_old(edge);
+        let mut names = counted;
+        let mut renamed = |form: &Form| {
+            let form = edge.renamed(form, old);
+            names |= form.as_ref().is_some_and(|form| edge.is_named(form));
+            form
         };
-        self.slot = self.slot.as_ref().and_then(renamed);
+        self.slot = self.slot.as_ref().and_then(&mut renamed);
         if let Some(Cta(cta)) = &mut self.cta {
-            *cta = cta.as_ref().and_then(renamed);
+            *cta = cta.as_ref().and_then(&mut renamed);
         }
         for side in &mut self.sides {
             if let Side::Range { start, .. } = side {
@@ -158,22 +169,50 @@ impl Touch {
                 }
             }
         }
+        self.is_earlier = true;
+        let at = self.crossed.iter().position(|(known, _)| *known == edge.var);
         match at {
-            Some(at) => self.crossed[at].1 = age.saturating_add(1).min(most),
-            None => self.crossed.push((var, 1)),
-        }
-        if !self.handed.is_empty() {
-            self.forget_place(var);
+            Some(at) if names => {
+                let age = &mut self.crossed[at].1;
+                *age = age.saturating_add(1).min(edge.most);
+            }
+            Some(at) => {
+                self.crossed.remove(at);
+            }
+            None if names => {
+                self.crossed.push((edge.var, 1));
+                self.crossed.sort_unstable();
+            }
+            None => {}
         }
     }
 
-    /// What went into other hands in a round before is met by what holds no slot alone: where it was in the tile does not
-    /// matter.
-    fn forget_place(&mut self, var: ValueId) {
-        self.slot = None;
-        self.sides.iter_mut().for_each(|side| *side = Side::Unknown);
-        self.spread = None;
-        self.crossed = vec![(var, 1)];
+    /// True for two at different indices of one end of a pipeline. They are in different slots; or the earlier index is a
+    /// ring behind, and the role has come to the later one when all threads had given the earlier one back.
+    pub(super) fn is_at_other_index(&self, other: &Touch) -> bool {
+        let differ = |a: &Guard, b: &Guard| {
+            a.is_at(b.end()) && a.later.zip(b.later).is_some_and(|(a, b)| a != b)
+        };
+        self.guards.iter().any(|a| other.guards.iter().any(|b| differ(a, b)))
+    }
+
+    /// The role comes to one more index of a ring. True where the slot has come back since, so that the access is in
+    /// order with all that follow.
+    pub(super) fn come(&mut self, end: (BarrierId, bool), slots: u32) -> bool {
+        let mut came_back = false;
+        for guard in self.guards.iter_mut().filter(|guard| guard.is_at(end)) {
+            guard.come(slots);
+            came_back |= guard.later.is_some_and(|later| later >= slots);
+        }
+        came_back
+    }
+
+    /// The same of what may not be complete when the slot comes back: nothing is known of it then.
+    pub(super) fn come_under_way(&mut self, end: (BarrierId, bool), slots: u32) {
+        if self.come(end, slots) {
+            let guards = self.guards.iter_mut().filter(|guard| guard.is_at(end));
+            guards.for_each(|guard| guard.later = None);
+        }
     }
 
     /// True for two that differ at most in what is known of their completion.
@@ -183,6 +222,16 @@ impl Touch {
     }
 }
 
+/// A copy into a barrier that the role has started, and of whose end it does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) touch: Touch,
+    /// What the copy fills.
+    pub(super) fills: Guard,
+    /// The index there; unknown without.
+    pub(super) index: Option<Form>,
+}
+
 /// What holds at a place of the kernel.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
@@ -190,6 +239,10 @@ pub(super) struct State {
     pub(super) touches: Vec<Touch>,
     /// Copies that some path has not settled, or not met in `sync` since.
     pub(super) copies: Vec<Touch>,
+    /// Copies into barriers. No `sync` ends one: who waits for its index knows that it is complete.
+    pub(super) arrivals: Vec<Arrival>,
+    /// What products in tensor memory read that the role has started.
+    pub(super) tensor_reads: Vec<Touch>,
     /// Products of a warpgroup under way.
     pub(super) products: Products,
     /// Copies out of shared memory, and what they may not read yet.
@@ -199,15 +252,29 @@ pub(super) struct State {
 impl PartialEq for State {
     /// The order does not matter.
     fn eq(&self, other: &State) -> bool {
-        let same = |a: &[Touch], b: &[Touch]| a.len() == b.len() && a.iter().all(|t| b.contains(t));
+        fn same<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+            a.len() == b.len() && a.iter().all(|t| b.contains(t))
+        }
         same(&self.touches, &other.touches)
             && same(&self.copies, &other.copies)
+            && same(&self.arrivals, &other.arrivals)
+            && same(&self.tensor_reads, &other.tensor_reads)
             && self.products == other.products
             && self.departures == other.departures
     }
 }
 
 impl State {
+    /// Accesses that are known.
+    pub(super) fn len(&self) -> usize {
+        self.touches.len()
+            + self.copies.len()
+            + self.arrivals.len()
+            + self.tensor_reads.len()
+            + self.products.len()
+            + self.departures.len()
+    }
+
     pub(super) fn add(&mut self, touch: Touch) {
         if touch.kind == Kind::Copy {
             self.close_group();
@@ -251,30 +318,41 @@ impl State {
         self.copies.retain(|copy| !copy.settled);
     }
 
-    /// A slot of a pipeline comes into other hands: what was done to those of earlier rounds comes ahead of what is done
-    /// to slots that are held by it from now on, but for those that the role holds still.
-    pub(super) fn hand_over(&mut self, pipeline: BarrierId, held: &[Form]) {
-        let stays = |touch: &Touch| {
-            !touch.guards.contains(&pipeline)
-                || touch.slot.as_ref().is_some_and(|s| held.contains(s))
-        };
-        self.departures.hand_over(stays);
-        let (left, landed) =
-            std::mem::take(&mut self.copies).into_iter().partition(|c| !c.settled || stays(c));
-        self.copies = left;
-        let landed: Vec<Touch> = landed;
-        let landed = landed.into_iter().map(|copy| Touch {
-            kind: Kind::Write,
-            since: 0,
-            younger: 0,
-            settled: false,
-            ..copy
-        });
-        for mut touch in std::mem::take(&mut self.touches).into_iter().chain(landed) {
-            if !stays(&touch) && !touch.handed.contains(&pipeline) {
-                touch.handed.push(pipeline);
+    /// The role comes to one more index of a pipeline: what its threads did at the index a ring before, they did before
+    /// they gave it back. Nothing orders what they do at indices between.
+    pub(super) fn come(&mut self, end: (BarrierId, bool), slots: u32) {
+        self.touches.retain_mut(|touch| !touch.come(end, slots));
+        self.copies.retain_mut(|copy| {
+            if !copy.settled {
+                copy.come_under_way(end, slots);
             }
-            self.add(touch);
+            !copy.settled || !copy.come(end, slots)
+        });
+        self.arrivals.retain_mut(|arrival| {
+            arrival.touch.come(end, slots);
+            if arrival.fills.is_at(end) {
+                arrival.fills.come(slots);
+            }
+            arrival.fills.later.is_none_or(|later| later < slots)
+        });
+        for read in &mut self.tensor_reads {
+            read.come_under_way(end, slots);
+        }
+        self.products.come(end, slots);
+        self.departures.come(end, slots);
+    }
+
+    /// A copy into a barrier begins.
+    pub(super) fn start(&mut self, arrival: Arrival) {
+        if !self.arrivals.contains(&arrival) {
+            self.arrivals.push(arrival);
+        }
+    }
+
+    /// A product in tensor memory reads something.
+    pub(super) fn read_by_product(&mut self, touch: Touch) {
+        if !self.tensor_reads.contains(&touch) {
+            self.tensor_reads.push(touch);
         }
     }
 
@@ -299,24 +377,36 @@ impl State {
         for copy in other.copies {
             self.add_copy(copy);
         }
+        other.arrivals.into_iter().for_each(|arrival| self.start(arrival));
+        other.tensor_reads.into_iter().for_each(|read| self.read_by_product(read));
         self.products.join(other.products);
         self.departures.join(other.departures);
     }
 
     /// A back edge.
     pub(super) fn next_round(&mut self, edge: BackEdge<'_>) {
-        let BackEdge { var, step, most, own, .. } = edge;
         for touch in std::mem::take(&mut self.touches) {
             let mut touch = touch;
-            touch.next_round(var, step, most, own);
+            touch.next_round(edge, false);
             self.add(touch);
         }
         for copy in std::mem::take(&mut self.copies) {
             let mut copy = copy;
-            copy.next_round(var, step, most, own);
+            copy.next_round(edge, false);
             self.add_copy(copy);
         }
-        self.products.next_round(var, step, most, own);
+        for mut arrival in std::mem::take(&mut self.arrivals) {
+            let old = arrival.touch.is_old(edge);
+            arrival.index = arrival.index.and_then(|index| edge.renamed(&index, old));
+            let named = arrival.index.as_ref().is_some_and(|index| edge.is_named(index));
+            arrival.touch.next_round(edge, named);
+            self.start(arrival);
+        }
+        for mut read in std::mem::take(&mut self.tensor_reads) {
+            read.next_round(edge, false);
+            self.read_by_product(read);
+        }
+        self.products.next_round(edge);
         self.departures.next_round(edge);
     }
 }

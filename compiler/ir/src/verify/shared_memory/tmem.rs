@@ -5,7 +5,7 @@ use kernel_dsl::diag::{Code, Diagnostic};
 use super::super::scalars::Form;
 use super::Walk;
 use super::overlap::Judge;
-use super::state::{Kind, Side, Touch};
+use super::state::{Guard, Kind, Side, Touch};
 use crate::kernel::{Tensor, TensorAtom, TensorMma, TileAccess};
 
 impl Walk<'_> {
@@ -38,7 +38,7 @@ impl Walk<'_> {
         // Products of one thread follow each other, so sums are met by none of the own role.
         if kind == Kind::Read {
             self.meet(&touch);
-            self.region.read_by_product(&touch);
+            self.state.read_by_product(touch.clone());
         }
         self.beside(&touch);
     }
@@ -70,16 +70,19 @@ impl Walk<'_> {
         );
     }
 
-    /// A write of the own role against products that it has started: nothing but a slot that comes back orders them.
+    /// A write of the own role against products that it has started: nothing but a slot that comes back orders them, and
+    /// that the product has held as well.
     pub(super) fn meet_tensor(&mut self, touch: &Touch) {
-        if touch.kind == Kind::Read || !touch.guards.is_empty() {
+        if touch.kind == Kind::Read {
             return;
         }
         let judge = self.judge();
-        let reads = self.region.product_reads();
-        let Some(read) = reads.iter().find(|read| judge.may_overlap(read, touch)).cloned() else {
-            return;
+        let came_back = |read: &Touch| {
+            let is_at = |guard: &Guard| touch.guards.iter().any(|g| g.is_at(guard.end()));
+            read.guards.iter().any(is_at)
         };
+        let meets = |read: &&Touch| !came_back(read) && judge.may_overlap(read, touch);
+        let Some(read) = self.state.tensor_reads.iter().find(meets).cloned() else { return };
         if !self.reported.insert((read.span, touch.span)) {
             return;
         }
