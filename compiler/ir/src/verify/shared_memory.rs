@@ -419,7 +419,11 @@ impl<'a> Walk<'a> {
     fn meet(&mut self, touch: &Touch) {
         self.charge(touch.span, self.state.len(), 1);
         let judge = self.judge();
-        let clash = self.state.touches.iter().find(|earlier| judge.clash(earlier, touch)).cloned();
+        // One thread reads behind what it has written itself, and so do its copies of what it has published.
+        let reads_behind =
+            touch.kind == Kind::Read && !touch.product && self.region.is_one_thread(self.kernel);
+        let mut earlier = self.state.touches.iter().filter(|_| !reads_behind);
+        let clash = earlier.find(|earlier| judge.clash(earlier, touch)).cloned();
         let copy = self.state.copies.iter().find(|copy| judge.may_meet(copy, touch)).cloned();
         let mut arrivals = self.state.arrivals.iter().map(|arrival| &arrival.touch);
         let arrival = arrivals.find(|copy| judge.may_meet(copy, touch)).cloned();

@@ -219,6 +219,9 @@ impl Walk<'_> {
             let coming = |copy: &Touch| !copy.settled && judge.may_overlap(copy, &written.touch);
             written.published |= !written.is_foreign && !self.state.copies.iter().any(coming);
         }
+        if self.region.is_one_thread(self.kernel) {
+            own.retain(|written| !written.published);
+        }
         self.state.departures.written = own;
     }
 
