@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kernel_abi::numeric::random;
 use kernel_mutation::{Mutant, Operator, Verdict};
@@ -20,6 +21,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Mutants of a plain test run.
 const SAMPLE: usize = 200;
+
+/// Mutants of one kernel that are judged one after the other.
+const TOGETHER: usize = 6;
 
 const SCHEDULES: Schedules = Schedules { count: 12, seed: 1 };
 
@@ -62,12 +66,13 @@ fn judge() -> Result<(), String> {
     }
     let count = chosen.len();
     let mut report = Report { rows: BTreeMap::new(), left: Vec::new(), known: harmless(&list())? };
-    for (number, source) in sources.iter().enumerate() {
-        let own: Vec<Mutant> =
-            chosen.iter().filter(|(n, _)| *n == number).map(|(_, mutant)| mutant.clone()).collect();
-        if !own.is_empty() {
-            report.add(source, &own, &folder)?;
-        }
+    let parts: Vec<(&Source, Vec<Mutant>)> = chosen
+        .chunk_by(|(a, _), (b, _)| a == b)
+        .flat_map(|own| own.chunks(TOGETHER))
+        .map(|part| (&sources[part[0].0], part.iter().map(|(_, mutant)| mutant.clone()).collect()))
+        .collect();
+    for ((source, mutants), verdicts) in parts.iter().zip(verdicts(&parts, &folder)) {
+        report.add(source, mutants, verdicts?);
     }
     report.show();
     println!("{count} of {total} mutants of {} kernels", sources.len());
@@ -77,6 +82,31 @@ fn judge() -> Result<(), String> {
         }));
     }
     if report.left.is_empty() { Ok(()) } else { Err(report.left.join("\n")) }
+}
+
+/// What sees the mutants of each part. The kernels have threads of their own, which wait for each other, so the parts
+/// run on threads of the system and not of a pool.
+fn verdicts(parts: &[(&Source, Vec<Mutant>)], folder: &Path) -> Vec<Result<Vec<Verdict>, String>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut own = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((source, mutants)) = parts.get(number) else { return own };
+            let judged = source.judge(folder, mutants, SCHEDULES);
+            own.push((number, judged.map_err(|unfit| format!("{}: {unfit}", source.name))));
+        }
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut all: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("judging does not panic"))
+            .collect()
+    });
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, verdicts)| verdicts).collect()
 }
 
 /// The list of changes that do no harm.
@@ -92,10 +122,7 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, source: &Source, mutants: &[Mutant], folder: &Path) -> Result<(), String> {
-        let verdicts = source
-            .judge(folder, mutants, SCHEDULES)
-            .map_err(|unfit| format!("{}: {unfit}", source.name))?;
+    fn add(&mut self, source: &Source, mutants: &[Mutant], verdicts: Vec<Verdict>) {
         for (mutant, verdict) in mutants.iter().zip(verdicts) {
             let row = self.rows.entry(mutant.operator).or_default();
             row.mutants += 1;
@@ -125,7 +152,6 @@ impl Report {
                 }
             }
         }
-        Ok(())
     }
 
     fn show(&self) {
