@@ -10,7 +10,7 @@ use crate::device::DeviceKernel;
 use crate::kernel::Kernel;
 use crate::sema::{self, Bindings, KernelTemplate, Program};
 use crate::target::Target;
-use crate::verify::{self, PassTime, Verified, Waived};
+use crate::verify::{self, Moment, Verified, Waived};
 
 /// A program with what parsing and checking found.
 #[derive(Debug)]
@@ -118,8 +118,6 @@ pub struct Built {
     pub diagnostics: Vec<Diagnostic>,
     /// Findings that the author has waived.
     pub waived: Vec<Waived>,
-    /// What each pass took at both levels.
-    pub times: Vec<PassTime>,
 }
 
 /// Instantiates a kernel and verifies the kernel level.
@@ -144,8 +142,22 @@ pub fn build(
     bindings: &Bindings,
     target: Target,
 ) -> Result<Built, Vec<Diagnostic>> {
-    let outcome = kernel(template, bindings, target)?;
-    let (mut diagnostics, mut times) = (outcome.diagnostics, outcome.times);
+    watched(template, bindings, target, &mut |_| {})
+}
+
+/// The same, and says when each pass of the verifier begins and ends.
+///
+/// # Errors
+/// All findings, warnings included, when one of them is an error.
+pub fn watched(
+    template: &KernelTemplate,
+    bindings: &Bindings,
+    target: Target,
+    watch: &mut dyn FnMut(Moment),
+) -> Result<Built, Vec<Diagnostic>> {
+    let kernel = sema::instantiate(template, bindings, target)?;
+    let outcome = verify::watched_kernel(kernel, watch);
+    let mut diagnostics = outcome.diagnostics;
     let Some(verified) = outcome.verified else { return Err(diagnostics) };
     let device = match crate::expand::expand(&verified) {
         Ok(device) => device,
@@ -154,13 +166,10 @@ pub fn build(
             return Err(diagnostics);
         }
     };
-    let device = verify::device(device, &verified);
+    let device = verify::watched_device(device, &verified, watch);
     diagnostics.extend(device.diagnostics);
-    times.extend(device.times);
     match device.verified {
-        Some(device) => {
-            Ok(Built { kernel: verified, device, diagnostics, waived: outcome.waived, times })
-        }
+        Some(device) => Ok(Built { kernel: verified, device, diagnostics, waived: outcome.waived }),
         None => Err(diagnostics),
     }
 }

@@ -25,7 +25,6 @@ pub(crate) use pipes::opened as indices_opened;
 pub(crate) use shared_memory::derive as number_settles;
 
 use std::ops::Deref;
-use std::time::{Duration, Instant};
 
 use kernel_dsl::diag::{Code, Diagnostic, Severity, Sink};
 
@@ -219,44 +218,54 @@ pub struct Outcome<K> {
     pub diagnostics: Vec<Diagnostic>,
     /// Findings that the author has waived, each with its reason.
     pub waived: Vec<Waived>,
-    /// What each pass took, in the order in which they ran.
-    pub times: Vec<PassTime>,
 }
 
-/// How long a pass took for one kernel.
-#[derive(Debug, Clone, Copy)]
-pub struct PassTime {
-    /// The name of the pass.
-    pub pass: &'static str,
-    /// Time on the clock.
-    pub time: Duration,
+/// A moment of verification, for whoever measures it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The pass of that name begins.
+    Begins(&'static str),
+    /// It has ended.
+    Ends(&'static str),
 }
 
 /// Runs every pass of the kernel level.
 pub fn kernel(kernel: Kernel) -> Outcome<Kernel> {
+    watched_kernel(kernel, &mut |_| {})
+}
+
+/// The same, and says when each pass begins and ends.
+pub fn watched_kernel(kernel: Kernel, watch: &mut dyn FnMut(Moment)) -> Outcome<Kernel> {
     let mut sink = Sink::new();
-    let mut times = Vec::new();
     for pass in PASSES {
         if let Run::Kernel(run) = pass.run {
-            let start = Instant::now();
+            watch(Moment::Begins(pass.name));
             run(&kernel, &mut sink);
-            times.push(PassTime { pass: pass.name, time: start.elapsed() });
+            watch(Moment::Ends(pass.name));
         }
     }
     let (diagnostics, waived) = waivers::apply(&kernel.waivers, sink.into_sorted());
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
-    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived, times }
+    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
 }
 
 /// Runs every pass of the device level. Findings that the source waived are waived here too.
 pub fn device(kernel: DeviceKernel, source: &Verified<Kernel>) -> Outcome<DeviceKernel> {
+    watched_device(kernel, source, &mut |_| {})
+}
+
+/// The same, and says when each pass begins and ends.
+pub fn watched_device(
+    kernel: DeviceKernel,
+    source: &Verified<Kernel>,
+    watch: &mut dyn FnMut(Moment),
+) -> Outcome<DeviceKernel> {
     let mut sink = Sink::new();
-    let mut times = Vec::new();
     for pass in PASSES {
         if let Run::Device(run) = pass.run {
-            let start = Instant::now();
+            watch(Moment::Begins(pass.name));
             run(&kernel, &mut sink);
-            times.push(PassTime { pass: pass.name, time: start.elapsed() });
+            watch(Moment::Ends(pass.name));
         }
     }
     // A finding on the whole kernel stands where the kernel does, so that it can be waived there.
@@ -269,5 +278,5 @@ pub fn device(kernel: DeviceKernel, source: &Verified<Kernel>) -> Outcome<Device
     // A waiver that was needed at the kernel level may have nothing to silence here.
     diagnostics.retain(|d| d.code != Code::E0112);
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
-    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived, times }
+    Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
 }

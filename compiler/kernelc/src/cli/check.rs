@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use kernel_dsl::diag::{Code, Diagnostic, Severity};
@@ -10,7 +10,7 @@ use kernel_dsl::source::SourceMap;
 use kernel_ir::pipeline::{self, Front};
 use kernel_ir::sema::{Bindings, KernelTemplate};
 use kernel_ir::target::Target;
-use kernel_ir::verify::{PASSES, PassTime};
+use kernel_ir::verify::{Moment, PASSES};
 
 use super::{Answer, Cli, Format, exit};
 use crate::build_file::BuildFile;
@@ -81,6 +81,12 @@ struct Timing {
     kernel: String,
     target: Target,
     passes: Vec<PassTime>,
+}
+
+/// How long a pass took.
+struct PassTime {
+    pass: &'static str,
+    time: Duration,
 }
 
 impl Timing {
@@ -215,7 +221,12 @@ fn kernel(
     targets.retain(|t| args.target.is_empty() || args.target.contains(t));
     for target in targets {
         found.instances += 1;
-        match pipeline::build(template, point, target) {
+        let (mut passes, mut start) = (Vec::new(), Instant::now());
+        let mut watch = |moment: Moment| match moment {
+            Moment::Begins(_) => start = Instant::now(),
+            Moment::Ends(pass) => passes.push(PassTime { pass, time: start.elapsed() }),
+        };
+        match pipeline::watched(template, point, target, &mut watch) {
             Ok(built) => {
                 for line in output::trusted(sources, &built).split_inclusive('\n') {
                     if !found.trusted.iter().any(|known| known == line) {
@@ -224,7 +235,7 @@ fn kernel(
                 }
                 found.diagnostics.extend(built.diagnostics);
                 let kernel = named(template, point);
-                found.timings.push(Timing { kernel, target, passes: built.times });
+                found.timings.push(Timing { kernel, target, passes });
             }
             Err(diagnostics) => found.diagnostics.extend(diagnostics),
         }

@@ -32,6 +32,9 @@ impl Fault {
     }
 }
 
+/// What a run leaves, and what was noted of it.
+type Ran<M, T> = Result<(M, T), Fault>;
+
 /// What went wrong in one order.
 enum Wrong {
     Fault(Fault),
@@ -67,7 +70,7 @@ impl Orders<'_> {
     pub(super) fn run<M: PartialEq, T>(
         &self,
         name: &str,
-        run: &dyn Fn(&Options) -> Result<(M, T), Fault>,
+        run: &dyn Fn(&Options) -> Ran<M, T>,
     ) -> Result<(Options, (M, T)), Refusal> {
         let options = |schedule: Schedule| Options {
             producer_running: !self.args.producer_done,
