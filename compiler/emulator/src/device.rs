@@ -537,9 +537,9 @@ impl<'k> Machine<'k> {
                     .inside(param, start, 1, span)
                     .and_then(|start| self.view.update(param, start as u64, op, by, span)),
             };
+            self.note_update(t, (param, start), loc);
             out.set(t, old.map_err(|e| e.thread(t))?);
             undefined[t] = false;
-            self.note_update(t, (param, start), loc);
         }
         self.set(dst, Registers { elements: out, undefined: registers::some_if_any(undefined) });
         Ok(())

@@ -187,8 +187,8 @@ impl Subject<'_> {
         let schedule = Schedule::numbered(self.schedules.1, 0);
         let options = Options { schedule, max_steps: MAX_STEPS, ..Options::STANDARD };
         let mut memories = memories.to_vec();
-        let (_, record) =
-            record_device(&built.device, &mut memories, self.launches, &options).ok()?;
+        let (ended, record) = record_device(&built.device, &mut memories, self.launches, &options);
+        ended.ok()?;
         record.races()?.first().map(|race| race.to_error().code())
     }
 

@@ -82,8 +82,6 @@ impl Machine<'_> {
                 for i in 0..piece.len as usize {
                     numeric::write_element(dtype, &mut bytes, i, buffer.get(i));
                 }
-                let by = self.by(t, span);
-                self.member.own().begin_copy(at, bytes.len(), by)?;
                 let noted = match self.recording() {
                     Some(recording) => {
                         let own = self.number_of(self.member.rank());
@@ -95,6 +93,8 @@ impl Machine<'_> {
                     }
                     None => Noted::new(),
                 };
+                let by = self.by(t, span);
+                self.member.own().begin_copy(at, bytes.len(), by)?;
                 self.copies.open.push(Arrival { thread: t, at, bytes, noted });
             }
         }

@@ -80,6 +80,8 @@ impl Machine<'_> {
         let span = self.span(loc);
         let late = Late::new(&self.clock, span);
         let by = self.by(0, span);
+        let landing = Landing::new(param, runs);
+        let noted = self.note_copy_out(&pieces, &landing, loc);
         let mut shared = self.member.own();
         let (mut read, mut all) = (Vec::with_capacity(pieces.len()), Vec::new());
         for (at, len) in pieces {
@@ -93,18 +95,16 @@ impl Machine<'_> {
         let count = all.len() * 8 / dtype.bits() as usize;
         let code = |i| numeric::read_element(dtype, &all, i).expect("the element lies inside");
         let elements = Elements::from_codes(dtype, (0..count).map(code));
-        for &(start, count, _) in &runs {
+        for &(start, count, _) in &landing.runs {
             self.view.note_copy(param, start, count, span)?;
         }
-        let landing = Landing::new(param, runs);
-        let noted = self.note_copy_out(&read, &landing, loc);
         self.departures.start(Cargo { pieces: read, elements, noted }, landing, late, span)
     }
 
-    fn note_copy_out(&self, read: &[(i64, Vec<u8>)], landing: &Landing, loc: LocId) -> [Noted; 2] {
+    fn note_copy_out(&self, read: &[(i64, usize)], landing: &Landing, loc: LocId) -> [Noted; 2] {
         let Some(recording) = self.recording() else { return [Noted::new(), Noted::new()] };
         let own = self.number_of(self.member.rank());
-        let pieces = joined(read.iter().map(|(at, bytes)| (*at, bytes.len())));
+        let pieces = joined(read.iter().copied());
         let reads: Vec<_> = pieces
             .into_iter()
             .map(|(at, len)| (recording.shared(own, at, len), Way::Read))

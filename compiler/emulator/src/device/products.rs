@@ -128,6 +128,7 @@ impl<'k> Machine<'k> {
                 ProductStart::Zero => true,
                 ProductStart::When((frag, element)) => self.code(frag, element, thread, loc)? == 0,
             };
+            let noted = self.note_product(product, starts, thread, loc);
             let seen = [
                 match &product.a {
                     Factor::Shared(a) => self.matrix(a, WgmmaAtom::ROWS, starts[0], thread, loc)?,
@@ -137,7 +138,6 @@ impl<'k> Machine<'k> {
                 },
                 self.matrix(&product.b, product.n, starts[1], thread, loc)?,
             ];
-            let noted = self.note_product(product, starts, thread, loc);
             let begun = Product { product, thread, from_zero, starts, seen, noted, loc };
             self.products.open.push(begun);
         }

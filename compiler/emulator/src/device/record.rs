@@ -18,19 +18,17 @@ use crate::record::{Bytes, MULTICAST, Noted, Record, Recorder, Recording, Slot};
 pub(super) type Runs = (ParamId, Vec<(u64, usize)>);
 
 /// Runs a device kernel on `memories`, one for each rank, `launches` times in a row, and keeps what happens for the
-/// memory model; CTAs that have nothing to do with each other run one after the other.
-///
-/// # Errors
-/// As those of [`run_device`](crate::run_device).
+/// memory model; CTAs that have nothing to do with each other run one after the other. Where the run fails, with the
+/// errors of [`run_device`](crate::run_device), the record has what happened until then, the access that failed included.
 pub fn record_device(
     kernel: &DeviceKernel,
     memories: &mut [Memory],
     launches: usize,
     options: &Options,
-) -> Result<(Vec<Trace>, Record), EmuError> {
+) -> (Result<Vec<Trace>, EmuError>, Record) {
     let (recorder, options) = (Recorder::default(), Options { parallel: false, ..*options });
-    let traces = run_device_recorded(kernel, memories, launches, &options, Some(&recorder))?;
-    Ok((traces, recorder.into_record()))
+    let traces = run_device_recorded(kernel, memories, launches, &options, Some(&recorder));
+    (traces, recorder.into_record())
 }
 
 impl<'k> Machine<'k> {

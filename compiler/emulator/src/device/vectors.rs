@@ -73,10 +73,10 @@ impl Machine<'_> {
                 let view = &mut self.view;
                 view.check_read(*param, span)?;
                 let start = view.inside(*param, start, count, span).map_err(|e| e.thread(t))?;
-                view.load(*param, start as u64, count, buffer, t * count, span)
-                    .map_err(|e| e.thread(t))?;
                 self.note_buffer(t, (*param, start, count), Way::Read, loc);
-                Ok(())
+                let view = &mut self.view;
+                view.load(*param, start as u64, count, buffer, t * count, span)
+                    .map_err(|e| e.thread(t))
             }
             Place::Multicast { param, fold } => {
                 let (memory, fold) = self.reached(*param, *fold);
@@ -85,10 +85,10 @@ impl Machine<'_> {
                 view.check_read(memory, span)?;
                 let start = view.inside(memory, start, count, span).map_err(|e| e.thread(t))?;
                 let fold = fold.expect("a load at a multicast address folds");
-                view.load_multicast((memory, fold), start as u64, count, buffer, t * count, span)
-                    .map_err(|e| e.thread(t))?;
                 self.note_multicast(t, (memory, start, count), Way::Read, loc);
-                Ok(())
+                let view = &mut self.view;
+                view.load_multicast((memory, fold), start as u64, count, buffer, t * count, span)
+                    .map_err(|e| e.thread(t))
             }
             Place::Peer { .. } => unreachable!("ranks read their own memory alone"),
             Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
@@ -96,8 +96,8 @@ impl Machine<'_> {
                 let owner = self.owner(place, t, loc)?;
                 let mut bytes = [0u8; 16];
                 let bytes = &mut bytes[..numeric::bytes_of(*dtype, count)];
-                self.member.shared(owner).read(at, bytes, self.by(t, span))?;
                 self.note_shared(t, (owner, at, bytes.len()), Way::Read, loc);
+                self.member.shared(owner).read(at, bytes, self.by(t, span))?;
                 for i in 0..count {
                     let code = numeric::read_element(*dtype, bytes, i);
                     buffer.set(t * count + i, code.expect("the vector is as long as its bytes"));
@@ -155,13 +155,14 @@ impl Machine<'_> {
                         if let Some(op) = update {
                             let changed =
                                 view.update(*param, start as u64, op, buffer.get(0), span);
-                            changed.map_err(|e| e.thread(t))?;
                             self.note_update(t, (*param, start as i64), loc);
+                            changed.map_err(|e| e.thread(t))?;
                             continue;
                         }
+                        self.note_buffer(t, (*param, start, count), Way::Write, loc);
+                        let view = &mut self.view;
                         view.store(*param, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
-                        self.note_buffer(t, (*param, start, count), Way::Write, loc);
                     }
                     Place::Peer { param, rank: (frag, element) } => {
                         let dtype = self.kernel.params[*param].dtype;
@@ -170,13 +171,14 @@ impl Machine<'_> {
                         let view = &mut self.view;
                         let start = view.inside(*param, start, count, span);
                         let start = start.map_err(|e| e.thread(t))?;
-                        view.store_to((*param, rank), start as u64, count, &buffer, 0, span)
-                            .map_err(|e| e.thread(t))?;
                         if let Some(recording) = self.recording() {
                             let peer = recording.of_rank(rank);
                             let bytes = self.bytes_of(&peer, *param, start as u64, count);
                             recording.access(t, bytes, Way::Write, span);
                         }
+                        let view = &mut self.view;
+                        view.store_to((*param, rank), start as u64, count, &buffer, 0, span)
+                            .map_err(|e| e.thread(t))?;
                     }
                     Place::Multicast { param, fold } => {
                         let (memory, _) = self.reached(*param, *fold);
@@ -185,9 +187,10 @@ impl Machine<'_> {
                         let view = &mut self.view;
                         let start = view.inside(memory, start, count, span);
                         let start = start.map_err(|e| e.thread(t))?;
+                        self.note_multicast(t, (memory, start, count), Way::Write, loc);
+                        let view = &mut self.view;
                         view.store_multicast(memory, start as u64, count, &buffer, 0, span)
                             .map_err(|e| e.thread(t))?;
-                        self.note_multicast(t, (memory, start, count), Way::Write, loc);
                     }
                     Place::Shared { base, dtype } | Place::Remote { base, dtype, .. } => {
                         let at = self.shared_byte(*base, *dtype, start, vector, t, loc)?;
@@ -197,8 +200,8 @@ impl Machine<'_> {
                         for i in 0..count {
                             numeric::write_element(*dtype, bytes, i, buffer.get(i));
                         }
-                        self.member.shared(owner).write(at, bytes, self.by(t, span))?;
                         self.note_shared(t, (owner, at, bytes.len()), Way::Write, loc);
+                        self.member.shared(owner).write(at, bytes, self.by(t, span))?;
                     }
                 }
             }

@@ -21,8 +21,8 @@ pub(super) fn judge(
         return Ok(());
     }
     let mut memories = start.to_vec();
-    let (_, record) = record_device(&built.device, &mut memories, args.launches, options)
-        .map_err(|error| refuse(&[error.to_diagnostic()]))?;
+    let (ended, record) = record_device(&built.device, &mut memories, args.launches, options);
+    ended.map_err(|error| refuse(&[error.to_diagnostic()]))?;
     match record.races() {
         None => {
             answer.code = exit::NOT_JUDGED;
