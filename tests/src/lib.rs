@@ -7,6 +7,7 @@ pub mod decode;
 pub mod directive;
 pub mod examples;
 pub mod fuzz;
+pub mod generated;
 pub mod gpu;
 pub mod k3;
 pub mod layer1;

@@ -31,8 +31,8 @@ pub fn judge(
     launches: usize,
     options: &Options,
 ) -> Result<Judged, String> {
-    let (_, record) = record_device(&built.device, memories, launches, options)
-        .map_err(|error| error.to_string())?;
+    let (ended, record) = record_device(&built.device, memories, launches, options);
+    ended.map_err(|error| error.to_string())?;
     Ok(record.races().map_or(Judged::TooLarge, Judged::Races))
 }
 
