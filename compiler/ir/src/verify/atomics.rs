@@ -3,13 +3,15 @@
 //! Guarantees (E0171) that nothing which is computed from the old value of an atomic, or done where such a value says so,
 //! reaches memory, a word, or another atomic: it may choose what is prefetched, be printed and asserted; that
 //! nothing does which the rounds of a work list leave behind in a CTA; and that what the last one to arrive does, with
-//! whatever it computed before, does not depend on which of those it is that arrive at its word. Guarantees (E0173) that
+//! whatever it computed before, does not depend on which of those it is that arrive at its word, nor on the round of a
+//! loop in which it arrives. Guarantees (E0173) that
 //! what a round of a work list leaves in memory does not depend on the CTA that does it, nor on the rounds that this CTA
 //! did before, and (E0115) that all CTAs find the same number of rounds. The value that an element has when all atomics
 //! are done is the same in every order, since those of one operation commute and E0116 keeps others apart; who may read
 //! it, E0116 says. A tile in shared memory or in tensor memory is filled anew by a store or copy of all of it, a slot of
 //! a ring where the same number says which; anything else adds to what it depends on.
 
+mod said;
 mod taint;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,7 @@ use crate::kernel::{
     AxisIndex, ClusterAxis, Extent, Kernel, Literal, Op, Outgoing, PipeOp, SmemId, Start, Stmt,
     StmtKind, Storage, Tensor, TileAccess, ValueId, VarId, Warpgroup, Word,
 };
+use said::Said;
 use taint::{Last, Slot, State, Taint};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
@@ -35,6 +38,8 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         values: BTreeMap::new(),
         numbers: BTreeMap::new(),
         arrivals: BTreeSet::new(),
+        said: Said::new(kernel),
+        loops: Vec::new(),
         state: State::default(),
         others: left.of_others,
         list: None,
@@ -61,6 +66,10 @@ struct Walk<'a> {
     numbers: BTreeMap<ValueId, i64>,
     /// Which say whether the CTA is the last one.
     arrivals: BTreeSet<ValueId>,
+    /// What the indices of their words say.
+    said: Said<'a>,
+    /// Loops around this place, each with its variable, but for work lists.
+    loops: Vec<(ValueId, Span)>,
     state: State,
     /// Tiles that other CTAs, or other roles, fill as well.
     others: BTreeSet<SmemId>,
@@ -72,7 +81,7 @@ struct Walk<'a> {
     sink: &'a mut Sink,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn block(&mut self, stmts: &[Stmt], chosen: Taint) {
         let is_role = |stmt: &Stmt| matches!(stmt.kind, StmtKind::Role { .. });
         let mut rest = stmts;
@@ -210,12 +219,16 @@ impl Walk<'_> {
             | StmtKind::Printf { .. } => {}
             StmtKind::For { var, end, tickets: Some(word), body, .. } => {
                 self.same_length(word, self.value(*end));
-                self.values.insert(*var, Taint { round: Some(word.span), ..Taint::default() });
+                let unsaid = !self.said.of(*var);
+                let round = Taint { round: Some(word.span), unsaid, ..Taint::default() };
+                self.values.insert(*var, round);
                 self.work_list(word.span, body);
             }
             StmtKind::For { tickets: None, body, var, .. } => {
                 self.values.insert(*var, used);
+                self.loops.push((*var, stmt.span));
                 self.settle(|walk| walk.block(body, source));
+                self.loops.pop();
             }
             StmtKind::Role { body, .. } => self.block(body, source),
             StmtKind::If { cond, then_body, else_body } => {
@@ -246,8 +259,12 @@ impl Walk<'_> {
         match op {
             Op::CtaIndex(axis) | Op::ClusterIndex(ClusterAxis::Along(axis)) => {
                 of_results.ctas[usize::from(*axis)] = whose(usize::from(*axis));
+                of_results.unsaid = u64::MAX;
             }
-            Op::ClusterIndex(ClusterAxis::Rank) => of_results.ctas = [0, 1, 2].map(whose),
+            Op::ClusterIndex(ClusterAxis::Rank) => {
+                of_results.ctas = [0, 1, 2].map(whose);
+                of_results.unsaid = u64::MAX;
+            }
             Op::ReadVar { var, slot } => of_results = used.or(self.state.var((*var, *slot))),
             Op::Load { access, .. } => of_results = used.or(self.content(access.storage)),
             Op::Atomic { access, .. } => {
@@ -257,15 +274,10 @@ impl Walk<'_> {
             Op::ArriveLast { word, count } => {
                 self.reaches(source, word.span, "this counts CTAs");
                 self.arrivals.extend(results);
-                if *count > 1 {
-                    // Those who share a word have in common what its place is computed from.
-                    let place = self.value(word.index);
-                    let ctas = place.ctas.map(|cta| cta.is_none());
-                    let rounds = place.round.is_none();
-                    of_results = of_results.or(Taint {
-                        last: Some(Last { at: word.span, ctas, rounds }),
-                        ..Taint::default()
-                    });
+                if let (true, Some(&result)) = (*count > 1, results.first()) {
+                    self.rounds_apart(result, word);
+                    let last = Last { at: word.span, arrivals: self.said.bit(result) };
+                    of_results = of_results.or(Taint { last: Some(last), ..Taint::default() });
                 }
             }
             Op::Const(Literal::Int(number)) => {
@@ -292,7 +304,33 @@ impl Walk<'_> {
             | Op::Scan { .. }
             | Op::Concat { .. } => {}
         }
-        self.values.extend(results.iter().map(|&result| (result, of_results)));
+        for &result in results {
+            let mut taint = of_results;
+            if taint.unsaid != 0 {
+                taint.unsaid &= !self.said.of(result);
+            }
+            self.values.insert(result, taint);
+        }
+    }
+
+    /// Rounds of a loop count in words of their own: of one word, the last to arrive may be in any of them.
+    fn rounds_apart(&mut self, result: ValueId, word: &Word) {
+        let mut loops = self.loops.iter();
+        let Some(&(_, at)) = loops.find(|(var, _)| !self.said.is_of_round(result, *var)) else {
+            return;
+        };
+        if self.is_again || self.reported.contains(&word.span) {
+            return;
+        }
+        self.reported.push(word.span);
+        self.sink.push(
+            Diagnostic::error(Code::E0171, "an arrival in a loop whose rounds share a word")
+                .label(word.span, "the last to arrive may be in any round")
+                .secondary(at, "each round of this loop arrives")
+                .help(
+                    "let each round have a word of its own, `c[k]`, or arrive once behind the loop",
+                ),
+        );
     }
 
     fn value(&self, value: ValueId) -> Taint {

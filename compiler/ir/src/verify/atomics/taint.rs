@@ -10,10 +10,8 @@ use crate::kernel::{SmemId, ValueId, VarId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Last {
     pub(super) at: Span,
-    /// Axes of the grid along which any of several CTAs may be.
-    pub(super) ctas: [bool; 3],
-    /// Any round of a work list may be.
-    pub(super) rounds: bool,
+    /// The bits of the arrivals.
+    pub(super) arrivals: u64,
 }
 
 /// What something depends on, with the place.
@@ -25,6 +23,8 @@ pub(super) struct Taint {
     pub(super) ctas: [Option<Span>; 3],
     /// Which round of a work list it is.
     pub(super) round: Option<Span>,
+    /// The bits of arrivals whose index does not say all of this.
+    pub(super) unsaid: u64,
     /// Who came last.
     pub(super) last: Option<Last>,
 }
@@ -32,22 +32,19 @@ pub(super) struct Taint {
 impl Taint {
     /// Another thing in each CTA.
     pub(super) fn of_cta(at: Span) -> Taint {
-        Taint { ctas: [Some(at); 3], ..Taint::default() }
+        Taint { ctas: [Some(at); 3], unsaid: u64::MAX, ..Taint::default() }
     }
 
     pub(super) fn or(self, other: Taint) -> Taint {
         let last = match (self.last, other.last) {
-            (Some(a), Some(b)) => Some(Last {
-                at: a.at,
-                ctas: [0, 1, 2].map(|axis| a.ctas[axis] || b.ctas[axis]),
-                rounds: a.rounds || b.rounds,
-            }),
+            (Some(a), Some(b)) => Some(Last { at: a.at, arrivals: a.arrivals | b.arrivals }),
             (a, b) => a.or(b),
         };
         Taint {
             order: self.order.or(other.order),
             ctas: [0, 1, 2].map(|axis| self.ctas[axis].or(other.ctas[axis])),
             round: self.round.or(other.round),
+            unsaid: self.unsaid | other.unsaid,
             last,
         }
     }
@@ -59,10 +56,8 @@ impl Taint {
 
     /// Who came last, and what is another thing for another one that might have.
     pub(super) fn of_last(&self) -> Option<(Span, Span)> {
-        let last = self.last?;
-        let cta = (0..3).filter(|&axis| last.ctas[axis]).find_map(|axis| self.ctas[axis]);
-        let whose = cta.or(self.round.filter(|_| last.rounds))?;
-        Some((last.at, whose))
+        let last = self.last.filter(|last| last.arrivals & self.unsaid != 0)?;
+        Some((last.at, self.cta().or(self.round)?))
     }
 }
 
