@@ -91,8 +91,8 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "roles",
         codes: &[Code::E0150, Code::E0153, Code::E0155],
-        proves: "R9, in part: warps of roles that run side by side are apart, and none reads a buffer that \
-                 another one stores to",
+        proves: "R9, in part: warps of roles that run side by side are apart, none reads a buffer that \
+                 another one stores to, and two change one by one operation",
         run: Run::Kernel(roles::check),
     },
     Pass {
@@ -134,7 +134,7 @@ pub const PASSES: &[Pass] = &[
         name: "words",
         codes: &[Code::E0115, Code::E0117, Code::E0215],
         proves: "R8, in part: CTAs that share a word of a counter are as many as it counts, and an epoch is \
-                 advanced once on every path after its last use",
+                 advanced once on every path after its last use, each CTA's own word",
         run: Run::Kernel(words::check),
     },
     Pass {

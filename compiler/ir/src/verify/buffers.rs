@@ -10,9 +10,9 @@
 //! round of a loop or in two.
 
 mod ctas;
+mod flight;
 mod meetings;
 mod place;
-mod readings;
 mod threads;
 
 pub(super) use ctas::tell_apart;
@@ -26,13 +26,14 @@ use super::ranks::{arrivers, sharers};
 use super::scalars::{Facts, Form, Knowledge};
 use crate::distribution::Distribution;
 use crate::kernel::{
-    Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Words, defined_in,
+    BarrierId, Kernel, Op, Outgoing, ParamId, PipeOp, RoleId, Stmt, StmtKind, Storage, TileAccess,
+    ValueId, Words, copied, defined_in,
 };
 use crate::ops::AtomicOp;
 use ctas::Owners;
+use flight::{Event, Flight, Groups, Head};
 use meetings::{By, Seen, Sharing, Store};
-use place::Place;
-use readings::Readings;
+use place::{Place, Who};
 
 /// Accesses of one buffer since the last `sync`, at most.
 const MAX_OPEN: usize = 512;
@@ -52,15 +53,18 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         known: Knowledge::new(kernel),
         facts: Facts::new(),
         stored,
+        copied: BTreeSet::new(),
+        awaited: BTreeSet::new(),
         iotas: BTreeSet::new(),
         loads: BTreeMap::new(),
         arrivals: BTreeMap::new(),
         recent: Vec::new(),
-        readings: Readings::default(),
         outside: Vec::new(),
+        of_role: Vec::new(),
         beside: Vec::new(),
         role: None,
         roles: 0,
+        accesses: 0,
         last: None,
         in_loop: false,
         depth: 0,
@@ -73,6 +77,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         seen: BTreeMap::new(),
         sink,
     };
+    walk.find_copies(&kernel.body);
     walk.block(&kernel.body);
     if kernel.launch.grid.iter().any(|&extent| extent > 1) {
         walk.report_shared();
@@ -105,21 +110,16 @@ struct Word {
     own: [u32; 3],
 }
 
-/// The beginning of a round.
-#[derive(Default)]
-struct Head {
-    touched: Vec<Place>,
-    has_met: bool,
-    /// All that the round stores.
-    stored: Vec<Place>,
-}
-
 struct Walk<'a> {
     kernel: &'a Kernel,
     known: Knowledge<'a>,
     facts: Facts,
     /// Buffers that the kernel stores to.
     stored: BTreeSet<ParamId>,
+    /// Of those, the ones that copies read or write.
+    copied: BTreeSet<ParamId>,
+    /// Barriers for which some role waits.
+    awaited: BTreeSet<BarrierId>,
     iotas: BTreeSet<ValueId>,
     loads: BTreeMap<ValueId, &'a Op>,
     /// Conditions that hold in the CTA that arrives last, each with the number of the word.
@@ -128,13 +128,14 @@ struct Walk<'a> {
     recent: Vec<Place>,
     /// Of those, the ones from before the role around this place.
     outside: Vec<Place>,
-    /// Copies that may still read what the kernel stores to.
-    readings: Readings,
+    /// What the role around this place has touched: that it met itself says nothing to others.
+    of_role: Vec<Place>,
     /// What the roles of the region so far have touched.
     beside: Vec<Place>,
-    /// The number of the role around this place.
-    role: Option<u32>,
+    /// The number of the role around this place, and which one it is.
+    role: Option<(u32, RoleId)>,
     roles: u32,
+    accesses: u32,
     /// The word at which the CTA was the last to arrive that comes here.
     last: Option<usize>,
     in_loop: bool,
@@ -142,14 +143,13 @@ struct Walk<'a> {
     depth: u32,
     /// Words at which CTAs arrive or that signals raise, and where the cluster meets.
     words: Vec<Word>,
-    /// For each loop around this place, what its round has touched ahead of the first meeting on some path; nothing
-    /// more where all paths have met.
+    /// For each loop around this place, what its round has touched.
     heads: Vec<Head>,
     /// Of those, the ones around the role that this place is in: its threads alone meet there.
     loops_outside: usize,
     /// Variables of the work lists around this place.
     tickets: Vec<ValueId>,
-    reported: BTreeSet<(Span, Span)>,
+    reported: BTreeSet<(ParamId, Span, Span)>,
     /// Buffers with too many accesses.
     overrun: BTreeSet<ParamId>,
     seen: BTreeMap<ParamId, Seen>,
@@ -185,18 +185,39 @@ impl<'a> Walk<'a> {
                 self.touch(access, does, Some(spread));
             }
             StmtKind::CopyAsync { source, .. } => {
-                self.touch(source, Does::Read, None);
-                self.readings.close_group();
-                self.start_reading(source, false);
+                self.happens(&Event::Closed(Groups::Into));
+                self.touch_by_copy(source, Does::Read, Flight::Group(Groups::Into, 0));
             }
-            StmtKind::Pipe(PipeOp::Copy { source, .. }) => {
-                self.touch(source, Does::Read, None);
-                self.start_reading(source, true);
+            StmtKind::Pipe(PipeOp::Copy { source, barrier, at, .. }) => {
+                let flight = Flight::Round(*barrier, self.known.form(*at));
+                self.touch_by_copy(source, Does::Read, flight);
             }
-            StmtKind::EmptyGroup => self.readings.close_group(),
-            StmtKind::Settle { pending, .. } => self.readings.settle(self.role, *pending),
-            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => self.touch(dest, Does::Write, None),
+            StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => {
+                self.happens(&Event::Closed(Groups::OutOf));
+                self.touch_by_copy(dest, Does::Write, Flight::Group(Groups::OutOf, 0));
+            }
+            StmtKind::EmptyGroup => self.happens(&Event::Closed(Groups::Into)),
+            StmtKind::Outgoing(Outgoing::EmptyGroup) => {
+                self.happens(&Event::Closed(Groups::OutOf));
+            }
+            StmtKind::Settle { pending, .. } => {
+                self.happens(&Event::Settled(Groups::Into, *pending));
+            }
+            // What a copy has read need not be written.
+            StmtKind::Outgoing(Outgoing::Settle {
+                storage: Storage::Buffer(_), pending, ..
+            }) => {
+                self.happens(&Event::Settled(Groups::OutOf, *pending));
+            }
+            StmtKind::Pipe(PipeOp::Wait { barrier, at }) => {
+                let round = Event::Waited(*barrier, self.known.form(*at));
+                self.happens(&round);
+            }
             StmtKind::Sync | StmtKind::SyncRole => self.meet(),
+            StmtKind::Advance { word } => {
+                self.meet();
+                self.advance(word);
+            }
             StmtKind::Await(wait) => {
                 self.meet();
                 let index = wait.index.first().copied().flatten();
@@ -220,18 +241,19 @@ impl<'a> Walk<'a> {
                     self.seen.values_mut().for_each(|seen| seen.meet_once(word));
                 }
             }
-            StmtKind::Role { body, .. } => {
+            StmtKind::Role { role, body } => {
                 self.outside.clone_from(&self.recent);
                 self.roles += 1;
-                self.role = Some(self.roles);
+                self.role = Some((self.roles, *role));
                 let outer = std::mem::replace(&mut self.loops_outside, self.heads.len());
                 self.block(body);
                 self.loops_outside = outer;
-                self.readings.end_role(self.role);
                 self.role = None;
                 let before = std::mem::take(&mut self.outside);
                 let own = std::mem::replace(&mut self.recent, before);
-                self.beside.extend(own);
+                let all = std::mem::take(&mut self.of_role);
+                let beside = all.into_iter().map(|place| self.left(place, &own));
+                self.beside.extend(beside.collect::<Vec<_>>());
             }
             StmtKind::For { var, start, end, step, tickets, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
@@ -240,24 +262,17 @@ impl<'a> Walk<'a> {
                     return;
                 }
                 let before = self.recent.clone();
-                let readings = self.readings.clone();
                 let outer = std::mem::replace(&mut self.in_loop, true);
                 let met = self.met();
-                self.heads.push(Head::default());
-                self.under(facts, body);
-                let head = self.heads.pop().unwrap_or_default();
+                self.round((*var, *step), facts, body, false);
                 // There may be no round at all.
                 self.join_met(&met);
                 self.in_loop = outer;
-                self.readings_of_rounds((*var, *step), &head, &readings, body);
-                self.readings.join(readings);
-                self.rounds((*var, *step), head, &before, body);
                 self.join(before);
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let decided = self.known.decided(*cond);
                 let before = self.recent.clone();
-                let readings = self.readings.clone();
                 let unmet = self.unmet();
                 let met = self.met();
                 if decided != Some(false) {
@@ -274,7 +289,6 @@ impl<'a> Walk<'a> {
                 }
                 if decided != Some(true) {
                     let then_recent = std::mem::replace(&mut self.recent, before);
-                    let then_readings = std::mem::replace(&mut self.readings, readings);
                     let then_unmet = self.unmet();
                     let then_met = self.met();
                     self.set_met(&met);
@@ -282,7 +296,6 @@ impl<'a> Walk<'a> {
                     self.under(self.known.path_facts(*cond, false), else_body);
                     if decided.is_none() {
                         self.join(then_recent);
-                        self.readings.join(then_readings);
                         self.each_seen(&then_unmet, Seen::join);
                         self.join_met(&then_met);
                     }
@@ -291,8 +304,7 @@ impl<'a> Walk<'a> {
             StmtKind::SetVar { .. }
             | StmtKind::Pipe(_)
             | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
-            | StmtKind::Outgoing(_)
+            | StmtKind::Outgoing(Outgoing::Settle { .. } | Outgoing::Publish { .. })
             | StmtKind::Warpgroup(_)
             | StmtKind::Tensor(_)
             | StmtKind::GridWait
@@ -300,16 +312,6 @@ impl<'a> Walk<'a> {
             | StmtKind::Assert { .. }
             | StmtKind::Trace { .. }
             | StmtKind::Printf { .. } => {}
-        }
-    }
-
-    /// A copy goes on behind its statement.
-    fn start_reading(&mut self, source: &TileAccess, by_bytes: bool) {
-        let param = source.storage.param().filter(|param| self.stored.contains(param));
-        if let Some(param) = param {
-            let of = (param, source);
-            let place = Place::new(&self.known, &self.iotas, of, Does::Read, None, &self.facts);
-            self.readings.start(place, self.role, by_bytes);
         }
     }
 
@@ -339,7 +341,7 @@ impl<'a> Walk<'a> {
         // Of any other index nothing says who arrives there.
         let Some(own) = arrivers(&self.known, &form, self.kernel.launch.grid) else { return };
         let number = self.number(Of::Arrival, own);
-        let role = self.role;
+        let role = self.role.map(|(number, _)| number);
         self.seen.values_mut().for_each(|seen| seen.arrive(number, role));
         self.arrivals.extend(results.iter().map(|&result| (result, number)));
     }
@@ -349,22 +351,22 @@ impl<'a> Walk<'a> {
         let outer = std::mem::replace(&mut self.in_loop, true);
         self.tickets.push(var);
         self.meet();
-        let readings = self.readings.clone();
-        self.heads.push(Head::default());
-        self.under(facts, body);
-        let head = self.heads.pop().unwrap_or_default();
+        self.round((var, 1), facts, body, true);
         self.meet();
-        self.readings_of_rounds((var, 1), &head, &readings, body);
-        self.readings.join(readings);
         self.tickets.pop();
         self.in_loop = outer;
     }
 
-    /// All threads meet, or those of the role: what others did before it is not met by that.
+    /// All threads meet, or those of the role: what others did before it is not met by that, nor what goes on.
     fn meet(&mut self) {
-        self.recent.clone_from(&self.outside);
-        self.readings.meet(self.role);
-        self.heads[self.loops_outside..].iter_mut().for_each(|head| head.has_met = true);
+        let mut met = self.outside.clone();
+        let goes_on = |place: &Place| {
+            place.flight.is_some() && self.outside.iter().all(|other| other.number != place.number)
+        };
+        met.extend(self.recent.drain(..).filter(goes_on));
+        self.recent = met;
+        let depth = self.depth;
+        self.heads[self.loops_outside..].iter_mut().for_each(|head| head.meet(depth));
         if self.is_outermost() {
             self.seen.values_mut().for_each(Seen::publish);
         }
@@ -389,44 +391,41 @@ impl<'a> Walk<'a> {
         self.heads.iter_mut().zip(met).for_each(|(head, met)| head.has_met &= met);
     }
 
-    /// What rounds of a loop touch since their last meeting, against what later ones touch ahead of their first.
-    fn rounds(&mut self, of_loop: (ValueId, u32), head: Head, before: &[Place], body: &[Stmt]) {
-        if head.touched.is_empty() {
-            return;
+    /// Something happens to copies of the threads that come here.
+    fn happens(&mut self, event: &Event) {
+        event.apply(&mut self.recent, self.role);
+        let depth = self.depth;
+        self.heads[self.loops_outside..].iter_mut().for_each(|head| head.happens(event, depth));
+    }
+
+    /// What a role leaves behind of one of its accesses, of which it knows what its own threads have not met.
+    fn left(&self, place: Place, own: &[Place]) -> Place {
+        let open = own.iter().find(|other| other.number == place.number);
+        let flight = open.and_then(|open| open.flight.clone());
+        // Each round is waited for by a role of the region.
+        let waited = |flight: &Flight| matches!(flight, Flight::Round(barrier, _) if self.awaited.contains(barrier));
+        Place { flight: flight.filter(|flight| !waited(flight)), ..place }
+    }
+
+    /// A round of a loop, against a later one: what it leaves, and what that touches before all have met.
+    fn round(&mut self, of_loop: (ValueId, u32), facts: Facts, body: &'a [Stmt], meets: bool) {
+        let first = self.accesses;
+        self.heads.push(Head::new(self.depth + 1, meets));
+        self.under(facts, body);
+        let Some(head) = self.heads.pop().filter(|head| !head.is_empty()) else { return };
+        if meets {
+            self.meet();
         }
         let inside = defined_in(body);
-        let is_new = |place: &&Place| !before.iter().any(|known| known.is_at(place));
+        let is_new = |place: &&Place| place.number >= first;
         let ends: Vec<Place> = self.recent.iter().filter(is_new).cloned().collect();
         for end in ends {
             let earlier = threads::in_earlier_round(&mut self.known, &end, of_loop, &inside);
             // A place that has no form may be any.
             let earlier = earlier.unwrap_or_else(|| Place { axes: Vec::new(), ..end.clone() });
-            for later in &head.touched {
+            for later in head.ahead(&end) {
                 if threads::race(&self.known, &later.facts, &earlier, later) {
-                    self.report_race(earlier.span, earlier.is_store, later);
-                }
-            }
-        }
-    }
-
-    /// What copies of a round may still read, against what later rounds store.
-    fn readings_of_rounds(
-        &mut self,
-        of_loop: (ValueId, u32),
-        head: &Head,
-        before: &Readings,
-        body: &[Stmt],
-    ) {
-        if head.stored.is_empty() {
-            return;
-        }
-        let inside = defined_in(body);
-        for end in self.readings.without(before) {
-            let earlier = threads::in_earlier_round(&mut self.known, &end, of_loop, &inside);
-            let earlier = earlier.unwrap_or_else(|| Place { axes: Vec::new(), ..end.clone() });
-            for later in &head.stored {
-                if threads::race(&self.known, &later.facts, &earlier, later) {
-                    self.report_reading(earlier.span, later);
+                    self.report_race(&earlier, later);
                 }
             }
         }
@@ -462,20 +461,48 @@ impl<'a> Walk<'a> {
     }
 
     fn touch(&mut self, access: &TileAccess, does: Does, spread: Option<&Distribution>) {
+        self.touch_until(access, does, spread, None);
+    }
+
+    /// A copy that goes on behind its statement.
+    fn touch_by_copy(&mut self, access: &TileAccess, does: Does, flight: Flight) {
+        self.touch_until(access, does, None, Some(flight));
+    }
+
+    fn who(&self) -> Who {
+        let role = self.role.map(|(_, role)| &self.kernel.roles[role]);
+        Who {
+            role: self.role,
+            first: role.map_or(0, |role| role.first),
+            elect: role.is_some_and(|role| role.elect),
+        }
+    }
+
+    fn touch_until(
+        &mut self,
+        access: &TileAccess,
+        does: Does,
+        spread: Option<&Distribution>,
+        flight: Option<Flight>,
+    ) {
         let is_store = does != Does::Read;
         let Some(param) = access.storage.param() else { return };
         if !self.stored.contains(&param) {
             return;
         }
-        let place =
-            Place::new(&self.known, &self.iotas, (param, access), does, spread, &self.facts);
+        let of = (self.who(), spread);
+        let mut place =
+            Place::new(&self.known, &self.iotas, (param, access), does, of, &self.facts);
+        place.number = self.accesses;
+        self.accesses += 1;
+        place.flight = flight;
+        place.is_once &= !self.is_trusted(place.span);
         let clash = self
             .recent
             .iter()
-            .find(|earlier| threads::race(&self.known, &self.facts, earlier, &place))
-            .map(|earlier| (earlier.span, earlier.is_store));
-        if let Some((earlier, stored)) = clash {
-            self.report_race(earlier, stored, &place);
+            .find(|earlier| threads::race(&self.known, &self.facts, earlier, &place));
+        if let Some(earlier) = clash.cloned() {
+            self.report_race(&earlier, &place);
         }
         // Of memory of ranks each rank has rounds and words of its own.
         let of_ranks = self.kernel.params[param].is_inbox();
@@ -487,7 +514,7 @@ impl<'a> Walk<'a> {
         {
             self.report_rounds(&place);
         }
-        let by = By { role: self.role, last: self.last };
+        let by = By { role: self.role.map(|(number, _)| number), last: self.last };
         let seen = self.seen.entry(param).or_default();
         // A copy goes on behind its statement; an atomic with a result does not.
         let late = of_ranks || spread.is_none() && !matches!(does, Does::Change(_));
@@ -498,25 +525,62 @@ impl<'a> Walk<'a> {
         } else {
             seen.load(owners, place.span, late, by);
         }
-        if is_store {
-            let races = |earlier: &Place| threads::race(&self.known, &self.facts, earlier, &place);
-            let found = self.readings.iter().find(|reading| races(&reading.place));
-            if let Some(copy) = found.map(|reading| reading.place.span) {
-                self.report_reading(copy, &place);
-            }
-            self.heads.iter_mut().for_each(|head| head.stored.push(place.clone()));
-        }
-        for head in self.heads.iter_mut().filter(|head| !head.has_met) {
-            head.touched.push(place.clone());
+        self.remember(place);
+    }
+
+    /// One thread adds 1 to a word, which threads that do not meet here may read.
+    fn advance(&mut self, word: &crate::kernel::Word) {
+        let start = self.known.form(word.index);
+        let place = Place::of_word((word.param, start, word.span), self.who(), &self.facts);
+        let place = Place { number: self.accesses, ..place };
+        self.accesses += 1;
+        let clash = self
+            .recent
+            .iter()
+            .find(|earlier| threads::race(&self.known, &self.facts, earlier, &place));
+        if let Some(earlier) = clash.cloned() {
+            self.report_race(&earlier, &place);
         }
         self.remember(place);
     }
 
+    /// True where only the author says that a store comes to no element twice.
+    fn is_trusted(&self, at: Span) -> bool {
+        self.kernel.waivers.iter().any(|waiver| {
+            let of = waiver.span;
+            waiver.code == Code::E0404.name()
+                && of.file == at.file
+                && (of.lo..of.hi).contains(&at.lo)
+        })
+    }
+
     fn remember(&mut self, place: Place) {
-        let of_it = self.recent.iter().filter(|known| known.param == place.param).count();
-        if of_it < MAX_OPEN {
+        let late = self.copied.contains(&place.param);
+        self.heads.iter_mut().for_each(|head| head.touch(&place, late));
+        if self.role.is_some() && !self.of_role.iter().any(|known| known.is_like(&place)) {
+            if self.has_room(&self.of_role, &place) {
+                self.of_role.push(place.clone());
+            } else {
+                self.too_many(&place);
+            }
+        }
+        self.keep(place);
+    }
+
+    fn keep(&mut self, place: Place) {
+        if self.has_room(&self.recent, &place) {
             self.recent.push(place);
-        } else if self.overrun.insert(place.param) {
+        } else {
+            self.too_many(&place);
+        }
+    }
+
+    fn has_room(&self, places: &[Place], place: &Place) -> bool {
+        places.iter().filter(|known| known.param == place.param).count() < MAX_OPEN
+    }
+
+    fn too_many(&mut self, place: &Place) {
+        if self.overrun.insert(place.param) {
             let name = &self.kernel.params[place.param].name;
             let message = format!("more than {MAX_OPEN} accesses of `{name}` without a `sync`");
             let finding = Diagnostic::error(Code::E0219, message);
@@ -542,8 +606,9 @@ impl<'a> Walk<'a> {
     /// Two paths meet.
     fn join(&mut self, other: Vec<Place>) {
         for place in other {
-            if !self.recent.iter().any(|known| known.is_at(&place)) {
-                self.remember(place);
+            match self.recent.iter_mut().find(|known| known.number == place.number) {
+                Some(known) => Flight::join(&mut known.flight, &place.flight),
+                None => self.keep(place),
             }
         }
     }
@@ -567,38 +632,38 @@ impl<'a> Walk<'a> {
         );
     }
 
-    fn report_race(&mut self, earlier: Span, stored: bool, later: &Place) {
-        if !self.reported.insert((earlier, later.span)) {
+    fn report_race(&mut self, earlier: &Place, later: &Place) {
+        if !self.reported.insert((later.param, earlier.span, later.span)) {
             return;
         }
         let param = &self.kernel.params[later.param];
+        // A role meets itself; what came before it, or goes on by itself, that does not reach.
+        let role = later.who.role.filter(|_| later.who.role == earlier.who.role);
+        let sync = match role {
+            Some((_, role)) => format!("sync {};", self.kernel.roles[role].name),
+            None => "sync;".to_owned(),
+        };
+        let help = match &earlier.flight {
+            Some(Flight::Group(..)) => format!("put `settle` and `{sync}` between"),
+            Some(Flight::Round(..)) => format!("put the `wait` for the copy and `{sync}` between"),
+            None => format!("put `{sync}` between"),
+        };
+        let is_copy = !earlier.is_store && earlier.spread.is_none();
+        let message = if is_copy {
+            format!("`{}` is written while a copy may still read it", param.name)
+        } else {
+            format!("threads touch `{}` without `sync` between", param.name)
+        };
         let verb = |is_store: bool| if is_store { "writes" } else { "reads" };
         self.sink.push(
-            Diagnostic::error(
-                Code::E0120,
-                format!("threads touch `{}` without `sync` between", param.name),
-            )
-            .label(later.span, format!("this {} what other threads touch", verb(later.is_store)))
-            .secondary(earlier, format!("this {} it first", verb(stored)))
-            .secondary(param.span, "declared here")
-            .help("put `sync;` between"),
-        );
-    }
-
-    fn report_reading(&mut self, copy: Span, later: &Place) {
-        if !self.reported.insert((copy, later.span)) {
-            return;
-        }
-        let param = &self.kernel.params[later.param];
-        self.sink.push(
-            Diagnostic::error(
-                Code::E0120,
-                format!("`{}` is written while a copy may still read it", param.name),
-            )
-            .label(later.span, "this writes what the copy reads")
-            .secondary(copy, "the copy: nothing says that it has read")
-            .secondary(param.span, "declared here")
-            .help("put `settle` of the tile that it fills and then `sync;` before this"),
+            Diagnostic::error(Code::E0120, message)
+                .label(
+                    later.span,
+                    format!("this {} what other threads touch", verb(later.is_store)),
+                )
+                .secondary(earlier.span, format!("this {} it first", verb(earlier.is_store)))
+                .secondary(param.span, "declared here")
+                .help(help),
         );
     }
 
@@ -665,6 +730,29 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What only the copies of a kernel ask for.
+impl Walk<'_> {
+    fn find_copies(&mut self, stmts: &[Stmt]) {
+        for stmt in stmts {
+            match &stmt.kind {
+                StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => {
+                    self.copied.extend(dest.storage.param());
+                }
+                StmtKind::Pipe(PipeOp::Wait { barrier, .. }) => {
+                    self.awaited.insert(*barrier);
+                }
+                other => {
+                    let source = copied(other).and_then(|(source, _)| source.storage.param());
+                    self.copied.extend(source);
+                }
+            }
+            for body in stmt.kind.bodies() {
+                self.find_copies(body);
+            }
+        }
+    }
+}
+
 fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
     for stmt in stmts {
         match &stmt.kind {
@@ -672,6 +760,9 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             | StmtKind::Outgoing(Outgoing::Copy { dest: access, .. })
             | StmtKind::Def { op: Op::Atomic { access, .. }, .. } => {
                 found.extend(access.storage.param());
+            }
+            StmtKind::Advance { word } => {
+                found.insert(word.param);
             }
             StmtKind::For { body, .. } | StmtKind::Role { body, .. } => find_stored(body, found),
             StmtKind::If { then_body, else_body, .. } => {
@@ -681,7 +772,6 @@ fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
             StmtKind::Def { .. }
             | StmtKind::SetVar { .. }
             | StmtKind::Prefetch { .. }
-            | StmtKind::Advance { .. }
             | StmtKind::CopyAsync { .. }
             | StmtKind::EmptyGroup
             | StmtKind::Outgoing(_)

@@ -2,22 +2,26 @@
 //!
 //! Assumes that roles stand at the top of a kernel. Guarantees (E0150) that the warps of roles of one region are
 //! apart and are warps of the kernel, (E0155) that registers which roles ask for are there, and (E0153) that no role
-//! loads from a buffer that another role of the region stores to, and that one role alone counts the words of a counter
-//! or an epoch. Two roles may store to one buffer: that they store to other elements is the author's business, as it is
-//! between CTAs, and the emulator's.
+//! loads from a buffer that another role of the region stores to, that two roles which change one buffer do so by one
+//! operation, and that one role alone counts the words of a counter or an epoch. Two roles may store to one buffer: that
+//! they store to other elements is the author's business, as it is between CTAs, and the emulator's.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use crate::kernel::{
-    Kernel, Op, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, Word, copied,
-    entry_registers,
+    Kernel, Op, Outgoing, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, Word,
+    copied, entry_registers,
 };
+use crate::ops::AtomicOp;
 
 /// An access of a buffer.
+#[derive(Clone, Copy)]
 struct Touch {
     param: ParamId,
     writes: bool,
+    /// By an atomic operation.
+    update: Option<AtomicOp>,
     /// A word of a counter or an epoch.
     is_word: bool,
     span: Span,
@@ -99,8 +103,9 @@ fn budgets(kernel: &Kernel, sink: &mut Sink) {
 
 fn collect(stmts: &[Stmt], found: &mut Vec<Touch>) {
     for stmt in stmts {
-        let mut add = |access: &TileAccess, writes: bool| {
-            let touch = |param| Touch { param, writes, is_word: false, span: access.span };
+        let mut add = |access: &TileAccess, writes: bool, update: Option<AtomicOp>| {
+            let span = access.span;
+            let touch = |param| Touch { param, writes, update, is_word: false, span };
             found.extend(access.storage.param().map(touch));
         };
         if let StmtKind::Def { op: Op::ArriveLast { word, .. }, .. }
@@ -108,15 +113,17 @@ fn collect(stmts: &[Stmt], found: &mut Vec<Touch>) {
         | StmtKind::For { tickets: Some(word), .. } = &stmt.kind
         {
             let Word { param, span, .. } = *word;
-            found.push(Touch { param, writes: true, is_word: true, span });
+            found.push(Touch { param, writes: true, update: None, is_word: true, span });
         } else if let StmtKind::Def { op: Op::Load { access, .. }, .. } = &stmt.kind {
-            add(access, false);
-        } else if let StmtKind::Store { access, .. }
-        | StmtKind::Def { op: Op::Atomic { access, .. }, .. } = &stmt.kind
-        {
-            add(access, true);
+            add(access, false, None);
+        } else if let StmtKind::Store { access, update, .. } = &stmt.kind {
+            add(access, true, *update);
+        } else if let StmtKind::Def { op: Op::Atomic { op, access, .. }, .. } = &stmt.kind {
+            add(access, true, Some(*op));
+        } else if let StmtKind::Outgoing(Outgoing::Copy { dest, .. }) = &stmt.kind {
+            add(dest, true, None);
         } else if let Some((source, _)) = copied(&stmt.kind) {
-            add(source, false);
+            add(source, false, None);
         }
         for body in stmt.kind.bodies() {
             collect(body, found);
@@ -163,6 +170,19 @@ fn words(kernel: &Kernel, a: &Touch, b: &Touch) -> Diagnostic {
         .help("let one role count them, or give each role words of its own")
 }
 
+/// The finding for elements that two roles change by different operations.
+fn mixed(kernel: &Kernel, a: &Touch, b: &Touch) -> Diagnostic {
+    let param = &kernel.params[a.param];
+    Diagnostic::error(
+        Code::E0153,
+        format!("two roles change `{}` by different operations", param.name),
+    )
+    .label(b.span, "nothing orders this")
+    .secondary(a.span, "changed here, by a role that runs beside it")
+    .secondary(param.span, "declared here")
+    .help("let one role do both, or end the roles and put `sync;` between")
+}
+
 fn buffers(kernel: &Kernel, first: &Member, second: &Member, sink: &mut Sink) {
     for a in &first.touches {
         // What ranks write for each other is read after a wait, which another pass proves.
@@ -171,11 +191,16 @@ fn buffers(kernel: &Kernel, first: &Member, second: &Member, sink: &mut Sink) {
         }
         let clash = |b: &&Touch| {
             let words = a.is_word && b.is_word;
-            a.param == b.param && (a.writes != b.writes || words)
+            let clashes = a.writes != b.writes || words || a.update != b.update;
+            a.param == b.param && clashes
         };
         let Some(b) = second.touches.iter().find(clash) else { continue };
         if a.is_word && b.is_word {
             sink.push(words(kernel, a, b));
+            return;
+        }
+        if a.writes && b.writes {
+            sink.push(mixed(kernel, a, b));
             return;
         }
         let (store, load, of) = if a.writes { (a, b, second) } else { (b, a, first) };

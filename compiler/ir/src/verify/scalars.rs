@@ -64,8 +64,10 @@ pub(super) enum Symbol {
     Cta(u8),
     /// Place of the CTA in its cluster.
     Cluster(ClusterAxis),
-    /// What a value was in an earlier round of a loop, or what another element of a tile is.
+    /// What another element of a tile is.
     Other(ValueId),
+    /// What a value was in an earlier round of a loop.
+    Earlier(ValueId),
     /// Rounds of the loop with this variable since then.
     Rounds(ValueId),
 }
@@ -212,7 +214,7 @@ impl<'k> Knowledge<'k> {
         let mut sum = Interval::new(form.constant, form.constant);
         for (symbol, &factor) in &form.terms {
             let known = match symbol {
-                Symbol::Other(value) => Symbol::Value(*value),
+                Symbol::Other(value) | Symbol::Earlier(value) => Symbol::Value(*value),
                 _ => *symbol,
             };
             let i = self.intervals.get(&known).copied().unwrap_or(Interval::TOP);
@@ -508,8 +510,9 @@ impl<'k> Knowledge<'k> {
     /// True where every element of a tile with this form is the same.
     pub(super) fn is_uniform(&self, form: &Form) -> bool {
         form.terms.keys().all(|symbol| match symbol {
-            Symbol::Value(value) => self.kernel.values[*value].is_scalar(),
-            Symbol::Other(value) => self.kernel.values[*value].is_scalar(),
+            Symbol::Value(value) | Symbol::Other(value) | Symbol::Earlier(value) => {
+                self.kernel.values[*value].is_scalar()
+            }
             Symbol::Param(_) | Symbol::Cta(_) | Symbol::Cluster(_) | Symbol::Rounds(_) => true,
         })
     }
@@ -539,7 +542,7 @@ impl<'k> Knowledge<'k> {
         for (&symbol, &factor) in &form.terms {
             let (symbol, rounds) = match symbol {
                 Symbol::Value(value) if value == var => (symbol, i128::from(step)),
-                Symbol::Value(value) if inside.contains(&value) => (Symbol::Other(value), 0),
+                Symbol::Value(value) if inside.contains(&value) => (Symbol::Earlier(value), 0),
                 symbol => (symbol, 0),
             };
             was = was.plus(factor, &Form::symbol(symbol))?;
@@ -685,10 +688,12 @@ impl<'k> Knowledge<'k> {
         let mut text = String::new();
         for (symbol, &factor) in &form.terms {
             let name = match symbol {
-                Symbol::Value(v) | Symbol::Other(v) => match &self.kernel.values[*v].name {
-                    Some(name) => name.clone(),
-                    None => "a computed value".to_owned(),
-                },
+                Symbol::Value(v) | Symbol::Other(v) | Symbol::Earlier(v) => {
+                    match &self.kernel.values[*v].name {
+                        Some(name) => name.clone(),
+                        None => "a computed value".to_owned(),
+                    }
+                }
                 Symbol::Param(p) => self.kernel.params[*p].name.clone(),
                 Symbol::Cta(axis) => format!("cta.{}", ["x", "y", "z"][usize::from(*axis)]),
                 Symbol::Cluster(axis) => axis.name().to_owned(),

@@ -1,26 +1,37 @@
 //! Words between CTAs and between launches: counters and epochs.
 //!
 //! Guarantees: where all CTAs arrive and the index tells who shares a word, their number is the stated one; and
-//! on every path an epoch is advanced once, after the last time it is read. Whether every sharer of a word
-//! arrives inside of `if` and `for` is left to the emulator.
+//! on every path an epoch is advanced once, after the last time it is read, each CTA's own word. Whether every sharer
+//! of a word arrives inside of `if` and `for` is left to the emulator.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
+use super::buffers::tell_apart;
 use super::ranks::{arrivers, is_apart};
 use super::scalars::{Facts, Form, Knowledge, Symbol};
-use crate::kernel::{Kernel, Op, ParamId, PipeOp, Stmt, StmtKind, Storage, ValueId, Word, Words};
+use crate::kernel::{
+    AxisIndex, Kernel, Op, ParamId, PipeOp, Stmt, StmtKind, Storage, TileAccess, ValueId, Word,
+    Words, copied,
+};
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     if kernel.params.iter().all(|param| param.words.is_none()) {
         return;
     }
     let known = Knowledge::new(kernel);
-    let mut survey = Survey { known, all: Vec::new(), lists: Vec::new(), counted: Vec::new() };
+    let mut survey = Survey {
+        known,
+        all: Vec::new(),
+        lists: Vec::new(),
+        counted: Vec::new(),
+        epochs: Vec::new(),
+    };
     survey.block(&kernel.body, true);
     survey.arrivals_apart(kernel, sink);
     survey.work_lists(kernel, sink);
     survey.lengths(kernel, sink);
+    survey.own_epochs(kernel, sink);
     for (word, count, _) in &survey.all {
         arrivals(kernel, &survey.known, word, *count, sink);
     }
@@ -52,13 +63,24 @@ struct Survey<'k> {
     lists: Vec<(Word, ValueId, bool)>,
     /// Words of all arrivals.
     counted: Vec<Word>,
+    /// Where epochs are read and advanced: at a word, or in another way.
+    epochs: Vec<(ParamId, Option<ValueId>, Span)>,
 }
 
 impl Survey<'_> {
     fn block(&mut self, stmts: &[Stmt], always: bool) {
         for stmt in stmts {
+            if let Some((source, _)) = copied(&stmt.kind) {
+                self.reads(source);
+            }
             match &stmt.kind {
+                StmtKind::Advance { word } => {
+                    self.epochs.push((word.param, Some(word.index), word.span));
+                }
                 StmtKind::Def { results, op } => {
+                    if let Op::Load { access, .. } = op {
+                        self.reads(access);
+                    }
                     self.known.define(results, op, &Facts::new());
                     if let Op::ArriveLast { word, count } = op {
                         self.all.extend(always.then_some((*word, *count, self.counted.len())));
@@ -79,7 +101,6 @@ impl Survey<'_> {
                 | StmtKind::Store { .. }
                 | StmtKind::CopyAsync { .. }
                 | StmtKind::Prefetch { .. }
-                | StmtKind::Advance { .. }
                 | StmtKind::EmptyGroup
                 | StmtKind::Outgoing(_)
                 | StmtKind::Settle { .. }
@@ -96,6 +117,53 @@ impl Survey<'_> {
                 | StmtKind::Assert { .. }
                 | StmtKind::Trace { .. }
                 | StmtKind::Printf { .. } => {}
+            }
+        }
+    }
+
+    fn reads(&mut self, access: &TileAccess) {
+        let Storage::Buffer(param) = access.storage else { return };
+        if self.known.param(param).words != Some(Words::Epoch) {
+            return;
+        }
+        let index = match access.index.as_slice() {
+            [AxisIndex::At(at)] => Some(*at),
+            _ => None,
+        };
+        self.epochs.push((param, index, access.span));
+    }
+
+    /// Each CTA counts in a word of its own, the one that it reads.
+    fn own_epochs(&self, kernel: &Kernel, sink: &mut Sink) {
+        let mut wrong = |param: ParamId, span: Span, label: &str, other: Option<Span>| {
+            let param = &kernel.params[param];
+            let message = format!("the epoch `{}` is not each CTA's own", param.name);
+            let mut finding = Diagnostic::error(Code::E0117, message).label(span, label);
+            finding = match other {
+                Some(other) => finding.secondary(other, "its word is another one here"),
+                None => finding.secondary(param.span, "declared here"),
+            };
+            sink.push(finding.help(
+                "read and advance one word a CTA, at one index that is computed from `cta` alone",
+            ));
+        };
+        for (number, (param, index, span)) in self.epochs.iter().enumerate() {
+            let Some(form) = index.map(|index| self.known.form(index)) else {
+                wrong(*param, *span, "other CTAs advance these words, before or after", None);
+                continue;
+            };
+            let is_of_cta = form.terms.keys().all(|symbol| matches!(symbol, Symbol::Cta(_)))
+                && tell_apart(&self.known, std::slice::from_ref(&form), kernel.launch.grid);
+            if !is_of_cta {
+                wrong(*param, *span, "nothing says that only this CTA counts here", None);
+                continue;
+            }
+            let before = self.epochs[..number].iter().filter(|(other, ..)| other == param);
+            let other = before
+                .clone()
+                .find(|(_, other, _)| other.is_some_and(|other| self.known.form(other) != form));
+            if let Some((.., at)) = other {
+                wrong(*param, *span, "this is another word than the CTA's", Some(*at));
             }
         }
     }

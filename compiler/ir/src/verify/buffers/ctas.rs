@@ -205,7 +205,11 @@ fn affine(known: &Knowledge<'_>, tickets: &[ValueId], start: &Form, len: u32) ->
                 };
                 rounds.insert(value, (factor, (hi - lo).saturating_add(1).max(1)));
             }
-            Symbol::Value(_) | Symbol::Cluster(_) | Symbol::Other(_) | Symbol::Rounds(_) => {
+            Symbol::Value(_)
+            | Symbol::Cluster(_)
+            | Symbol::Other(_)
+            | Symbol::Earlier(_)
+            | Symbol::Rounds(_) => {
                 rest.terms.insert(symbol, factor);
             }
         }

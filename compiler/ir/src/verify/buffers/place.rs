@@ -6,8 +6,9 @@ use kernel_dsl::source::Span;
 
 use super::super::scalars::{Facts, Form, Knowledge, Symbol};
 use super::Does;
+use super::flight::Flight;
 use crate::distribution::Distribution;
-use crate::kernel::{AxisIndex, ParamId, TileAccess, ValueId, ViewAxis};
+use crate::kernel::{AxisIndex, ParamId, RoleId, Storage, TileAccess, ValueId, ViewAxis};
 use crate::ops::AtomicOp;
 
 /// The positions of an access along an axis of its view.
@@ -26,9 +27,23 @@ pub(super) struct Side {
     pub(super) axis: Option<usize>,
 }
 
+/// Which threads of the CTA do an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Who {
+    /// The number of the role in the text, and which one it is; all threads without.
+    pub(super) role: Option<(u32, RoleId)>,
+    /// Their first warp.
+    pub(super) first: u32,
+    /// One thread alone.
+    pub(super) elect: bool,
+}
+
 /// An access of a buffer.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
+    /// Of all accesses which one it is, in the order of the text.
+    pub(super) number: u32,
+    pub(super) who: Who,
     pub(super) param: ParamId,
     pub(super) is_store: bool,
     /// An atomic operation, which needs no order with others that do the same.
@@ -40,14 +55,51 @@ pub(super) struct Place {
     pub(super) sides: Vec<Side>,
     /// How the elements are spread over threads; a copy has none.
     pub(super) spread: Option<Distribution>,
+    /// A store to every rank, which is not done by the lowest replica alone.
+    pub(super) everywhere: bool,
+    /// A store that is known to come to no element twice.
+    pub(super) is_once: bool,
+    /// A copy that may go on.
+    pub(super) flight: Option<Flight>,
     /// What holds on the path to it.
     pub(super) facts: Facts,
 }
 
 impl Place {
-    /// True for the same access.
-    pub(super) fn is_at(&self, other: &Place) -> bool {
-        self.span == other.span && self.sides == other.sides && self.axes == other.axes
+    /// True where a later access meets one as it meets the other.
+    pub(super) fn is_like(&self, other: &Place) -> bool {
+        let of = |place: &Place| {
+            (place.param, place.is_store, place.update, place.everywhere, place.is_once, place.who)
+        };
+        of(self) == of(other)
+            && self.sides == other.sides
+            && self.axes == other.axes
+            && self.spread == other.spread
+            && self.flight == other.flight
+    }
+
+    /// A word that one thread changes, which lies apart from nothing.
+    pub(super) fn of_word(
+        (param, start, span): (ParamId, Form, Span),
+        who: Who,
+        facts: &Facts,
+    ) -> Place {
+        let reach = Reach::Run { start, len: 1, until: None, back: false };
+        Place {
+            number: 0,
+            who,
+            param,
+            is_store: true,
+            update: None,
+            span,
+            axes: Vec::new(),
+            sides: vec![Side { reach, axis: None }],
+            spread: None,
+            everywhere: false,
+            is_once: true,
+            flight: None,
+            facts: facts.clone(),
+        }
     }
 
     pub(super) fn new(
@@ -55,7 +107,7 @@ impl Place {
         iotas: &BTreeSet<ValueId>,
         (param, access): (ParamId, &TileAccess),
         does: Does,
-        spread: Option<&Distribution>,
+        (who, spread): (Who, Option<&Distribution>),
         facts: &Facts,
     ) -> Place {
         let joint = access.index.iter().any(|index| matches!(index, AxisIndex::Along(_)));
@@ -95,6 +147,8 @@ impl Place {
             sides.push(side);
         }
         Place {
+            number: 0,
+            who,
             param,
             is_store: does != Does::Read,
             update: match does {
@@ -105,6 +159,9 @@ impl Place {
             axes: access.axes.clone(),
             sides,
             spread: spread.cloned(),
+            everywhere: matches!(access.storage, Storage::Peers(_)),
+            is_once: does == Does::Write,
+            flight: None,
             facts: facts.clone(),
         }
     }
@@ -114,6 +171,10 @@ impl Place {
 fn run(known: &Knowledge<'_>, iotas: &BTreeSet<ValueId>, form: &Form, len: u32) -> Option<Reach> {
     let counted = |symbol: &Symbol| matches!(symbol, Symbol::Value(v) if iotas.contains(v));
     let (&iota, &factor) = form.terms.iter().find(|(symbol, _)| counted(symbol))?;
+    // One number that stands for all entries counts nothing.
+    if !matches!(iota, Symbol::Value(iota) if known.len(iota) == len) {
+        return None;
+    }
     let mut start = form.clone();
     start.terms.remove(&iota);
     if !known.is_uniform(&start) {

@@ -74,11 +74,25 @@ fn bounds(reach: &Reach) -> (&Form, u32) {
 /// True where a thread that touches an element by one access is the one that touches it by the other.
 fn own(earlier: &Place, later: &Place) -> bool {
     let (Some(first), Some(second)) = (&earlier.spread, &later.spread) else { return false };
+    if earlier.who.first != later.who.first || earlier.everywhere != later.everywhere {
+        return false;
+    }
+    if earlier.who.elect && later.who.elect {
+        return true;
+    }
+    if first.warps != second.warps || earlier.who.elect != later.who.elect {
+        return false;
+    }
+    // Entries of an index tile may be equal: then several threads have one element, unless a store says otherwise.
+    let once = |reach: &Reach| match reach {
+        Reach::Run { .. } => true,
+        Reach::Each(_) => earlier.is_once || later.is_once,
+    };
     let map = |spread: &Distribution, side: &Side| side.axis.map(|axis| spread.axes[axis]);
     let alike = earlier.sides.iter().zip(&later.sides).all(|(a, b)| {
         let (x, y) = (map(first, a), map(second, b));
         let local = |map: Option<AxisMap>| map.is_none_or(AxisMap::is_local);
-        (local(x) && local(y)) || (x == y && a.reach == b.reach)
+        (local(x) && local(y)) || (x == y && a.reach == b.reach && once(&a.reach))
     });
     // Stores are done by the lowest replica, loads by all.
     let is_single = |place: &Place, spread: &Distribution| {

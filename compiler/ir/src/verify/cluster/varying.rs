@@ -57,7 +57,9 @@ impl Varying {
     /// The same for what forms are made of.
     pub(super) fn has_symbol(&self, symbol: Symbol) -> bool {
         match symbol {
-            Symbol::Value(value) | Symbol::Other(value) => self.has(value) || self.is_parted(value),
+            Symbol::Value(value) | Symbol::Other(value) | Symbol::Earlier(value) => {
+                self.has(value) || self.is_parted(value)
+            }
             Symbol::Param(_) | Symbol::Rounds(_) => false,
             Symbol::Cta(axis) => self.axis_varies(ClusterAxis::Along(axis)),
             Symbol::Cluster(axis) => self.axis_varies(axis),
@@ -68,7 +70,11 @@ impl Varying {
     pub(super) fn tells_apart(&self, symbol: Symbol) -> bool {
         let size: u32 = self.cluster.iter().product();
         match symbol {
-            Symbol::Value(_) | Symbol::Param(_) | Symbol::Other(_) | Symbol::Rounds(_) => false,
+            Symbol::Value(_)
+            | Symbol::Param(_)
+            | Symbol::Other(_)
+            | Symbol::Earlier(_)
+            | Symbol::Rounds(_) => false,
             Symbol::Cta(axis) => self.cluster[usize::from(axis)] == size,
             Symbol::Cluster(axis) => axis.extent(self.cluster) == size,
         }

@@ -31,6 +31,7 @@ pub(in crate::verify) fn sharers(
             | Symbol::Value(_)
             | Symbol::Cluster(_)
             | Symbol::Other(_)
+            | Symbol::Earlier(_)
             | Symbol::Rounds(_) => return None,
         }
     }

@@ -236,6 +236,7 @@ impl Run {
                 | Symbol::Cta(_)
                 | Symbol::Cluster(_)
                 | Symbol::Other(_)
+                | Symbol::Earlier(_)
                 | Symbol::Rounds(_) => None,
             })
         };
