@@ -128,34 +128,9 @@ fn tensor_memory_that_is_not_allocated_has_no_columns() {
 #[test]
 fn split_k_is_the_product_in_every_schedule() {
     let built = build(include_str!("suite/run/splitk_tcgen05.tile"));
-    let params = &built.kernel.params;
-    let values = |memory: &Memory, name: &str| {
-        memory.buffer(Memory::find(params, name).unwrap()).unwrap().to_f64()
-    };
-    let (m, n, k) = (16, 128, 256);
-    let first = memory(&built.kernel);
-    let (w, x) = (values(&first, "W"), values(&first, "X"));
-    let mut wanted = None;
-    for options in schedules(8) {
-        let (mut kernel, mut device) = (memory(&built.kernel), memory(&built.kernel));
-        run_kernel(&built.kernel, &mut kernel, &options).unwrap();
-        run_device(&built.device, &mut device, &options).unwrap();
-        assert!(kernel == device, "{:?}", options.schedule);
-        let found = values(&kernel, "Y");
-        let same = wanted.get_or_insert_with(|| found.clone());
-        assert!(*same == found, "{:?}", options.schedule);
-    }
-    let found = wanted.unwrap();
-    for row in 0..m {
-        for column in 0..n {
-            let terms = (0..k).map(|i| x[row * k + i] * w[column * k + i]);
-            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
-            let y = found[row * n + column];
-            // One rounding to bf16, and those of the sums.
-            let bound = sum.abs() / 256.0 + size * 1e-6;
-            assert!((y - sum).abs() <= bound, "[{row}, {column}]: {y} for {sum}");
-        }
-    }
+    // One rounding to bf16, and those of the sums.
+    let bound = |sum: f64, size: f64| sum.abs() / 256.0 + size * 1e-6;
+    is_the_product(&built, ["X", "W", "Y"], [16, 128, 256], bound);
 }
 
 /// Operands of both CTAs of a pair, and sums in both.
@@ -165,35 +140,43 @@ fn pair() -> Built {
 
 #[test]
 fn a_pair_of_ctas_is_the_product_in_every_schedule() {
-    is_the_product(&pair(), [256, 32, 192]);
-    is_the_product(&build(include_str!("suite/ops/tcgen05_pair_rounds.tile")), [256, 96, 64]);
+    let rounds = build(include_str!("suite/ops/tcgen05_pair_rounds.tile"));
+    let bound = |_: f64, size: f64| size * 1e-6;
+    is_the_product(&pair(), ["w", "x", "y"], [256, 32, 192], bound);
+    is_the_product(&rounds, ["w", "x", "y"], [256, 96, 64], bound);
 }
 
-/// `y[m, n] = w[m, k] x[n, k]^T`, against the sum in f64.
-fn is_the_product(built: &Built, [m, n, k]: [usize; 3]) {
+/// `y[m, n] = a[m, k] b[n, k]^T`, of the named parameters, in every schedule against the sum in f64. The bound is of the
+/// sum and of the sum of the sizes of its terms.
+fn is_the_product(
+    built: &Built,
+    [a, b, y]: [&str; 3],
+    [m, n, k]: [usize; 3],
+    bound: impl Fn(f64, f64) -> f64,
+) {
     let params = &built.kernel.params;
     let values = |memory: &Memory, name: &str| {
         memory.buffer(Memory::find(params, name).unwrap()).unwrap().to_f64()
     };
     let first = memory(&built.kernel);
-    let (w, x) = (values(&first, "w"), values(&first, "x"));
+    let (a, b) = (values(&first, a), values(&first, b));
     let mut wanted = None;
     for options in schedules(8) {
         let (mut kernel, mut device) = (memory(&built.kernel), memory(&built.kernel));
         run_kernel(&built.kernel, &mut kernel, &options).unwrap();
         run_device(&built.device, &mut device, &options).unwrap();
         assert!(kernel == device, "{:?}", options.schedule);
-        let found = values(&kernel, "y");
+        let found = values(&kernel, y);
         let same = wanted.get_or_insert_with(|| found.clone());
         assert!(*same == found, "{:?}", options.schedule);
     }
     let found = wanted.unwrap();
     for row in 0..m {
         for column in 0..n {
-            let terms = (0..k).map(|i| w[row * k + i] * x[column * k + i]);
+            let terms = (0..k).map(|i| a[row * k + i] * b[column * k + i]);
             let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
             let y = found[row * n + column];
-            assert!((y - sum).abs() <= size * 1e-6, "[{row}, {column}]: {y} for {sum}");
+            assert!((y - sum).abs() <= bound(sum, size), "[{row}, {column}]: {y} for {sum}");
         }
     }
 }

@@ -169,10 +169,7 @@ fn at_kernel(
     options: &Options,
 ) -> Result<StreamMemory, EmuError> {
     let mut memory = start.memory.clone();
-    let launches = kernels.iter().zip(&start.bound);
-    let launches: Vec<_> = launches
-        .map(|(built, bound)| StreamLaunch { kernel: &*built.kernel, bound: bound.clone() })
-        .collect();
+    let launches = launches(kernels, start, |built| &*built.kernel);
     run_kernel_stream(&launches, &mut memory.buffers, options).map(|_| memory)
 }
 
@@ -182,11 +179,20 @@ fn at_device(
     options: &Options,
 ) -> Result<StreamMemory, EmuError> {
     let mut memory = start.memory.clone();
-    let launches = kernels.iter().zip(&start.bound);
-    let launches: Vec<_> = launches
-        .map(|(built, bound)| StreamLaunch { kernel: &*built.device, bound: bound.clone() })
-        .collect();
+    let launches = launches(kernels, start, |built| &*built.device);
     run_device_stream(&launches, &mut memory.buffers, options).map(|_| memory)
+}
+
+/// The launches of a chain at one level.
+fn launches<'k, K>(
+    kernels: &[&'k Built],
+    start: &Chained,
+    level: impl Fn(&'k Built) -> &'k K,
+) -> Vec<StreamLaunch<'k, K>> {
+    let launches = kernels.iter().zip(&start.bound);
+    launches
+        .map(|(&built, bound)| StreamLaunch { kernel: level(built), bound: bound.clone() })
+        .collect()
 }
 
 /// The wanted values of the directives against what a chain gave.
