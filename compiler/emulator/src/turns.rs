@@ -4,7 +4,7 @@
 //! run depends on its arguments and its schedule alone. Parts that all wait for each other are found at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use kernel_dsl::source::Span;
@@ -40,6 +40,8 @@ struct State {
     parts: Vec<Part>,
     /// For each part the one of the first parts that it belongs to.
     roots: Vec<usize>,
+    /// Where the thread of each part sleeps: only the one whose turn it is wakes up.
+    beds: Vec<Arc<Condvar>>,
     /// Parts that have ended and whose places may be taken.
     free: Vec<usize>,
     /// Whose turn it is.
@@ -86,12 +88,22 @@ impl State {
 }
 
 impl State {
+    /// Wakes the part whose turn it is, or all where the run is over.
+    fn wake(&self) {
+        if self.is_over {
+            self.beds.iter().for_each(|bed| bed.notify_one());
+        } else if let Some(bed) = self.beds.get(self.current) {
+            bed.notify_one();
+        }
+    }
+
     /// Adds parts that belong to `root`.
     fn hire(&mut self, count: usize, root: usize) -> Vec<usize> {
         let one = |_| {
             let part = self.free.pop().unwrap_or_else(|| {
                 self.parts.push(Part::Ended);
                 self.roots.push(root);
+                self.beds.push(Arc::default());
                 self.in_vain.push(false);
                 self.parts.len() - 1
             });
@@ -134,7 +146,6 @@ fn mix(seed: u64, n: u64) -> u64 {
 /// The parts of one run.
 struct Turns {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 impl Turns {
@@ -144,8 +155,11 @@ impl Turns {
 
     /// Blocks until it is the turn of `part`; false where the run is over.
     fn until_turn(&self, mut state: MutexGuard<'_, State>, part: usize) -> bool {
-        while state.current != part && !state.is_over {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        if state.current != part && !state.is_over {
+            let bed = Arc::clone(&state.beds[part]);
+            while state.current != part && !state.is_over {
+                state = bed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
         !state.is_over
     }
@@ -187,7 +201,7 @@ impl Turns {
             state.error.get_or_insert((root, error));
         }
         state.is_over |= failed || !state.next();
-        self.changed.notify_all();
+        state.wake();
     }
 }
 
@@ -203,7 +217,7 @@ impl Seat<'_> {
         let mut state = self.turns.lock();
         state.in_vain.fill(false);
         if state.next() {
-            self.turns.changed.notify_all();
+            state.wake();
             // A run that is over is noticed by the next wait.
             self.turns.until_turn(state, self.part);
         }
@@ -220,19 +234,22 @@ impl Seat<'_> {
     ) -> Result<(), EmuError> {
         // Whatever this part did before is news to the others.
         self.turns.lock().in_vain.fill(false);
+        if is_there() {
+            return Ok(());
+        }
+        self.turns.lock().parts[self.part] = Part::Waiting(awaited());
         while !is_there() {
             let mut state = self.turns.lock();
-            state.parts[self.part] = Part::Waiting(awaited());
             state.in_vain[self.part] = true;
             if !state.next() {
                 state.is_over = true;
                 let error = deadlock(&state.parts, awaited());
                 let root = state.roots[self.part];
                 state.error.get_or_insert((root, error.clone()));
-                self.turns.changed.notify_all();
+                state.wake();
                 return Err(error);
             }
-            self.turns.changed.notify_all();
+            state.wake();
             if !self.turns.until_turn(state, self.part) {
                 return Err(elsewhere(awaited().span));
             }
@@ -253,7 +270,7 @@ impl Seat<'_> {
         let mut state = self.turns.lock();
         state.in_vain.fill(false);
         state.next();
-        self.turns.changed.notify_all();
+        state.wake();
         if self.turns.until_turn(state, self.part) { Ok(()) } else { Err(elsewhere(span)) }
     }
 
@@ -303,7 +320,7 @@ impl Seat<'_> {
                 state.is_over = true;
                 let root = state.roots[self.part];
                 state.error.get_or_insert((root, no_room(count)));
-                turns.changed.notify_all();
+                state.wake();
             }
             // What fails is known to the parts, and the first of it is reported.
             let waited = self.wait(ended, awaited);
@@ -366,6 +383,7 @@ pub(crate) fn run<T: Send>(
         state: Mutex::new(State {
             parts: vec![Part::Ready; count],
             roots: (0..count).collect(),
+            beds: (0..count).map(|_| Arc::default()).collect(),
             free: Vec::new(),
             current: usize::MAX,
             in_vain: vec![false; count],
@@ -374,7 +392,6 @@ pub(crate) fn run<T: Send>(
             is_over: false,
             error: None,
         }),
-        changed: Condvar::new(),
     };
     let work = |part: usize| turns.play(part, |seat| body(seat, part));
     let results: Vec<Option<T>> = thread::scope(|scope| {
@@ -387,7 +404,7 @@ pub(crate) fn run<T: Send>(
             let mut state = turns.lock();
             // Without a thread for each part none can go on.
             state.is_over = threads.iter().any(Result::is_err) || !state.next();
-            turns.changed.notify_all();
+            state.wake();
         }
         threads.into_iter().map(joined).collect()
     });

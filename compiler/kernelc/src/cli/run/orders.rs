@@ -1,5 +1,9 @@
 //! Runs in several orders in which what runs at once takes turns: all must give the same.
 
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
 use kernel_dsl::diag::Diagnostic;
 use kernel_emulator::{EmuError, Options, Schedule};
 
@@ -52,6 +56,33 @@ impl Wrong {
     }
 }
 
+/// The first of the numbers from 1 on that goes wrong, tried on all cores.
+fn first_wrong(end: u64, wrong: &(dyn Fn(u64) -> Option<Wrong> + Sync)) -> Option<(u64, Wrong)> {
+    let (next, stop) = (AtomicU64::new(1), AtomicU64::new(end));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(found) = wrong(number) {
+                stop.fetch_min(number, Ordering::Relaxed);
+                return Some((number, found));
+            }
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let found: Vec<Option<(u64, Wrong)>> = thread::scope(|scope| {
+        let threads: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let joined = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        std::iter::once(own).chain(threads.into_iter().map(joined)).collect()
+    });
+    found.into_iter().flatten().min_by_key(|(number, _)| *number)
+}
+
 /// The orders that the command line asks for.
 pub(super) struct Orders<'a> {
     pub(super) args: &'a RunArgs,
@@ -67,34 +98,32 @@ impl Orders<'_> {
     ///
     /// # Errors
     /// A run fails, or one gives other bits than the first.
-    pub(super) fn run<M: PartialEq, T>(
+    pub(super) fn run<M: PartialEq + Sync, T>(
         &self,
         name: &str,
-        run: &dyn Fn(&Options) -> Ran<M, T>,
+        run: &(dyn Fn(&Options) -> Ran<M, T> + Sync),
     ) -> Result<(Options, (M, T)), Refusal> {
-        let options = |schedule: Schedule| Options {
-            producer_running: !self.args.producer_done,
-            max_steps: self.args.max_steps,
-            schedule,
-            ..Options::STANDARD
-        };
+        let (producer_running, max_steps) = (!self.args.producer_done, self.args.max_steps);
+        let options =
+            |schedule| Options { producer_running, max_steps, schedule, ..Options::STANDARD };
         let first = options(self.args.schedule.unwrap_or(Schedule::STANDARD));
-        let wanted = run(&first).map_err(|fault| self.told(name, Wrong::Fault(fault), None))?;
-        for number in 1..self.args.schedules {
-            let schedule = Schedule::numbered(self.args.seed, number);
-            let wrong = |schedule: Schedule| match run(&options(schedule)) {
-                Err(fault) => Some(Wrong::Fault(fault)),
-                Ok((memory, _)) => (memory != wanted.0).then_some(Wrong::Bits),
-            };
-            if let Some(found) = wrong(schedule) {
-                let fails = |other| wrong(other).is_some_and(|other| other.is_alike(&found));
-                let least = schedule.shrink(fails);
-                // The places are those of the order that is named.
-                let found = wrong(least).unwrap_or(found);
-                return Err(self.told(name, found, Some(least)));
-            }
+        let (wanted, noted) =
+            run(&first).map_err(|fault| self.told(name, Wrong::Fault(fault), None))?;
+        let wrong = |schedule| match run(&options(schedule)) {
+            Err(fault) => Some(Wrong::Fault(fault)),
+            Ok((memory, _)) => (memory != wanted).then_some(Wrong::Bits),
+        };
+        let seed = self.args.seed;
+        let numbered = |number| Schedule::numbered(seed, number);
+        let judged = first_wrong(self.args.schedules, &|number| wrong(numbered(number)));
+        if let Some((number, found)) = judged {
+            let fails = |other| wrong(other).is_some_and(|other| other.is_alike(&found));
+            let least = numbered(number).shrink(fails);
+            // The places are those of the order that is named.
+            let found = wrong(least).unwrap_or(found);
+            return Err(self.told(name, found, Some(least)));
         }
-        Ok((first, wanted))
+        Ok((first, (wanted, noted)))
     }
 
     fn told(&self, name: &str, wrong: Wrong, schedule: Option<Schedule>) -> Refusal {
