@@ -133,6 +133,8 @@ pub struct Decision {
     pub refusals: Refusals,
     /// How many candidates were looked at.
     pub candidates: u64,
+    /// Threads that come to no end within the bound of loops, whatever they read: with one, no execution is complete.
+    pub endless: Vec<usize>,
 }
 
 /// Decides a test.
@@ -155,7 +157,8 @@ pub fn decide(test: &Test, model: Model, limits: &Limits) -> Result<Decision, Di
         (Quantifier::Forall, true) => Verdict::Violated,
         (Quantifier::Forall, false) => Verdict::Holds,
     };
-    Ok(Decision { verdict, witness, refusals, candidates })
+    let endless = (0..traces.len()).filter(|&thread| traces[thread].is_empty()).collect();
+    Ok(Decision { verdict, witness, refusals, candidates, endless })
 }
 
 /// The bytes of a location: every one is a word of 64 bits.

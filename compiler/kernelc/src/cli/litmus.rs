@@ -90,14 +90,22 @@ fn one(format: Format, args: &LitmusArgs, file: &str) -> Answer {
         Ok(decision) => decision,
         Err(found) => return refused(format, file, &[found]),
     };
-    Answer::ok(if args.dot {
+    let mut answer = Answer::ok(if args.dot {
         drawn(file, &test, &decision)
     } else {
         match format {
             Format::Json => format!("{}\n", object(args, file, model, &test, &decision)),
             Format::Text | Format::Sarif => told(args, file, &test, &decision),
         }
-    })
+    });
+    for &thread in &decision.endless {
+        answer.stderr.push_str(&format!(
+            "note: {file}: thread P{thread} comes to no end when each loop is run through {} times at most, so no \
+             execution was judged; a greater --unroll may tell\n",
+            args.unroll
+        ));
+    }
+    answer
 }
 
 fn told(args: &LitmusArgs, file: &str, test: &Test, decision: &Decision) -> String {
@@ -123,6 +131,7 @@ fn object(args: &LitmusArgs, file: &str, model: Model, test: &Test, decision: &D
         "asks": test.quantifier.name(),
         "verdict": decision.verdict.name(),
         "candidates": decision.candidates,
+        "endless": decision.endless,
     });
     if args.explain {
         object["witness"] = decision.witness.as_ref().map_or(Value::Null, |e| execution(test, e));

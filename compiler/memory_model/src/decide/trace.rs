@@ -85,8 +85,9 @@ struct State {
 
 /// The traces of every thread, and the values that memory might hold.
 ///
-/// The values are a fixed point: reads return initial values and what traces write. No value comes out of
-/// nothing, so none is made by more writes than an execution has of what flows into it.
+/// The values are a fixed point: reads return initial values and what traces write, those included that end only with
+/// what another thread writes later, or never. No value comes out of nothing, so none is made by more writes than an
+/// execution has of what flows into it.
 pub(super) fn traces(test: &Test, bounds: Bounds) -> Result<(Vec<Vec<Trace>>, Domain), Diagnostic> {
     let mut domain: Domain = vec![BTreeMap::new(); test.locations.len()];
     for location in &test.locations {
@@ -99,7 +100,7 @@ pub(super) fn traces(test: &Test, bounds: Bounds) -> Result<(Vec<Vec<Trace>>, Do
         }
         let grown = grow(test, &all, &domain);
         if grown == domain {
-            return Ok((all, domain));
+            return Ok((all.into_iter().map(|paths| paths.ended).collect(), domain));
         }
         if grown.iter().any(|values| values.len() > bounds.values) {
             return Err(too_many(test, 0));
@@ -108,16 +109,34 @@ pub(super) fn traces(test: &Test, bounds: Bounds) -> Result<(Vec<Vec<Trace>>, Do
     }
 }
 
+/// The paths of a thread.
+#[derive(Default)]
+struct Paths {
+    ended: Vec<Trace>,
+    /// Those that would run through a loop once more, up to there.
+    cut: Vec<Trace>,
+}
+
+impl Paths {
+    fn all(&self) -> impl Iterator<Item = &Trace> {
+        self.ended.iter().chain(&self.cut)
+    }
+
+    fn count(&self) -> usize {
+        self.ended.len() + self.cut.len()
+    }
+}
+
 /// The values of a round with those that its traces write.
-fn grow(test: &Test, all: &[Vec<Trace>], domain: &Domain) -> Domain {
+fn grow(test: &Test, all: &[Paths], domain: &Domain) -> Domain {
     let object = |memory: &Memory| test.locations[memory.location].object as usize;
     let size = domain.len();
     // What flows into what, and how many writes an execution has at most.
     let mut flows = Relation::empty(size);
     let mut writes = vec![0; size];
-    for traces in all {
+    for paths in all {
         let mut most = vec![0; size];
-        for trace in traces {
+        for trace in paths.all() {
             let mut count = vec![0; size];
             for done in &trace.done {
                 if let Action::Write { memory, .. } = &done.action {
@@ -141,7 +160,7 @@ fn grow(test: &Test, all: &[Vec<Trace>], domain: &Domain) -> Domain {
     };
     let limits: Vec<usize> = (0..size).map(limit).collect();
     let mut grown = domain.clone();
-    for trace in all.iter().flatten() {
+    for trace in all.iter().flat_map(Paths::all) {
         for done in &trace.done {
             if let Action::Write { memory, value } = &done.action {
                 let depth = inputs(trace, done)
@@ -181,7 +200,7 @@ fn of_thread(
     thread: usize,
     domain: &Domain,
     bounds: Bounds,
-) -> Result<Vec<Trace>, Diagnostic> {
+) -> Result<Paths, Diagnostic> {
     let program = &test.threads[thread];
     let start = State {
         line: 0,
@@ -191,14 +210,11 @@ fn of_thread(
         jumps: vec![0; program.code.len()],
     };
     let mut open = vec![start];
-    let mut traces = Vec::new();
+    let mut paths = Paths::default();
     while let Some(mut state) = open.pop() {
         match run(test, thread, &mut state, bounds) {
-            Stop::End => {
-                let registers = state.registers.iter().map(|(value, _)| *value).collect();
-                traces.push(Trace { done: state.done, registers });
-            }
-            Stop::Unfinished => {}
+            Stop::End => paths.ended.push(state.into_trace()),
+            Stop::Unfinished => paths.cut.push(state.into_trace()),
             Stop::Read(memory) => {
                 let object = test.locations[memory.location].object as usize;
                 for value in domain[object].keys().rev() {
@@ -209,11 +225,11 @@ fn of_thread(
             }
             Stop::TooLong => return Err(too_many(test, thread)),
         }
-        if open.len() + traces.len() > bounds.traces {
+        if open.len() + paths.count() > bounds.traces {
             return Err(too_many(test, thread));
         }
     }
-    Ok(traces)
+    Ok(paths)
 }
 
 /// Why a thread does not go on by itself.
@@ -227,6 +243,11 @@ enum Stop {
 }
 
 impl State {
+    fn into_trace(self) -> Trace {
+        let registers = self.registers.iter().map(|(value, _)| *value).collect();
+        Trace { done: self.done, registers }
+    }
+
     fn value(&self, value: Value) -> (Word, u64) {
         match value {
             Value::Constant(value) => (value, 0),
