@@ -1,6 +1,7 @@
 //! Diagnostics as plain data: built anywhere, rendered in `render`, `json` and `sarif` only.
 
 mod codes;
+mod fact;
 pub mod json;
 pub mod render;
 pub mod sarif;
@@ -8,6 +9,7 @@ pub mod sarif;
 use std::fmt;
 
 pub use codes::{Code, UnknownCode};
+pub use fact::Fact;
 
 use crate::source::Span;
 
@@ -62,6 +64,8 @@ pub struct Diagnostic {
     pub message: String,
     /// Places; a primary one first where the finding has a place in a text.
     pub labels: Vec<Label>,
+    /// Facts that have a name and speak of lines.
+    pub facts: Box<[Fact]>,
     /// Further facts.
     pub notes: Vec<String>,
     /// What to write instead.
@@ -76,6 +80,7 @@ impl Diagnostic {
             severity,
             message: message.into(),
             labels: Vec::new(),
+            facts: Box::default(),
             notes: Vec::new(),
             help: Vec::new(),
         }
@@ -107,6 +112,14 @@ impl Diagnostic {
     #[must_use]
     pub fn secondary(mut self, span: Span, message: impl Into<String>) -> Self {
         self.labels.push(Label { span, message: message.into(), primary: false });
+        self
+    }
+
+    /// Adds a fact that has a name.
+    #[must_use]
+    pub fn fact(mut self, fact: Fact) -> Self {
+        let known = std::mem::take(&mut self.facts).into_vec();
+        self.facts = known.into_iter().chain([fact]).collect();
         self
     }
 

@@ -1,7 +1,7 @@
 //! The three forms of diagnostics.
 
 use kernel_dsl::diag::render::{Look, Paint};
-use kernel_dsl::diag::{json, render, sarif};
+use kernel_dsl::diag::{Fact, json, render, sarif};
 use kernel_dsl::{Code, Diagnostic, FileId, SourceMap, Span, parse};
 
 const GEMV: &str = "\
@@ -59,6 +59,26 @@ error[E0107]: activation `x` can be read before the previous kernel has finished
     assert_eq!(render::text(&sources, &diagnostic, Look::PLAIN), expected);
     let colored = Look { paint: Paint::Colored, width: 140 };
     assert!(render::text(&sources, &diagnostic, colored).contains("\u{1b}["));
+}
+
+#[test]
+fn facts_speak_of_lines_in_every_format() {
+    let (mut sources, diagnostic) = early_read();
+    let other = sources.add("b.tile", "fn f() {}\n");
+    let place = diagnostic.primary().unwrap().span;
+    let missing = Fact::new("missing edge").text("a store -> load `x` (").line(place).text(")");
+    let path = Fact::new("path").text("from ").line(Span { file: other, lo: 0, hi: 2 });
+    let diagnostic = diagnostic.fact(missing).fact(path);
+    let text = render::text(&sources, &diagnostic, Look::PLAIN);
+    let expected =
+        "  = missing edge: a store -> load `x` (line 9)\n  = path: from b.tile:1\n  = help: put";
+    assert!(text.contains(expected), "{text}");
+    let value: serde_json::Value =
+        serde_json::from_str(&json::object(&sources, &diagnostic)).unwrap();
+    assert_eq!(value["notes"][0], "missing edge: a store -> load `x` (line 9)");
+    assert_eq!(value["notes"][1], "path: from b.tile:1");
+    let log = sarif::log(&sources, &[diagnostic], sarif::Tool { name: "kernelc", version: "1" });
+    assert!(log.contains("missing edge: a store -> load `x` (line 9)"), "{log}");
 }
 
 #[test]

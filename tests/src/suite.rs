@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kernel_dsl::diag::Diagnostic;
 use kernel_ir::pipeline::Built;
+use kernel_ir::verify::CODES_OF_ORDER;
 
 use crate::directive::{Binding, Directives, show_binding};
 use crate::overlap;
@@ -104,7 +105,26 @@ fn verify(program: &Program, directives: &Directives) -> Result<(), String> {
             }
         }
     }
-    program.match_findings(&found, &directives.expected)
+    program.match_findings(&found, &directives.expected)?;
+    names_edges(program, &found)
+}
+
+/// Findings of memory order say which edge is missing, what stands between, and how to put it right.
+fn names_edges(program: &Program, found: &[Diagnostic]) -> Result<(), String> {
+    // Some are found in the text, before there is a kernel.
+    let is_of_kernel = |finding: &Diagnostic| !finding.message.contains("to their own one alone");
+    let lacks = |finding: &&Diagnostic| {
+        let named = |name| finding.facts.iter().any(|fact| fact.name() == name);
+        let is_whole = named("missing edge") && named("path") && !finding.help.is_empty();
+        CODES_OF_ORDER.contains(&finding.code) && is_of_kernel(finding) && !is_whole
+    };
+    match found.iter().find(lacks) {
+        Some(finding) => {
+            let shown = program.show(std::slice::from_ref(finding));
+            Err(format!("no missing edge, path or help:\n{shown}"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The kernel gives the wanted values at both levels, or the error that the annotations expect.

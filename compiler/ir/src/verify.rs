@@ -10,6 +10,7 @@ mod buffers;
 mod cluster;
 mod device;
 mod memory_order;
+mod missing;
 mod pipes;
 mod ranks;
 mod roles;
@@ -31,6 +32,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Severity, Sink};
 use crate::device::DeviceKernel;
 use crate::kernel::Kernel;
 
+pub use missing::CODES_OF_ORDER;
 pub use waivers::Waived;
 
 /// Proof that every pass of its level accepted the kernel. There is no way to change the kernel inside.
@@ -244,7 +246,8 @@ pub fn watched_kernel(kernel: Kernel, watch: &mut dyn FnMut(Moment)) -> Outcome<
             watch(Moment::Ends(pass.name));
         }
     }
-    let (diagnostics, waived) = waivers::apply(&kernel.waivers, sink.into_sorted());
+    let found = sink.into_sorted().into_iter().map(|found| missing::explain(&kernel, found));
+    let (diagnostics, waived) = waivers::apply(&kernel.waivers, found.collect());
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
     Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
 }
@@ -273,7 +276,8 @@ pub fn watched_device(
         Some(_) => found,
         None => found.label(source.span, ""),
     };
-    let found = sink.into_sorted().into_iter().map(placed).collect();
+    let found = sink.into_sorted().into_iter().map(placed);
+    let found = found.map(|found| missing::explain(source, found)).collect();
     let (mut diagnostics, waived) = waivers::apply(&source.waivers, found);
     // A waiver that was needed at the kernel level may have nothing to silence here.
     diagnostics.retain(|d| d.code != Code::E0112);

@@ -52,7 +52,11 @@ impl JsonDiagnostic {
             file: primary.map(|label| sources.name(label.span.file).to_owned()),
             span: primary.map(|label| span(sources, label.span)),
             labels: diagnostic.labels.iter().map(|label| self::label(sources, label)).collect(),
-            notes: diagnostic.notes.clone(),
+            notes: {
+                let mut notes = diagnostic.resolved_facts(sources);
+                notes.extend(diagnostic.notes.iter().cloned());
+                notes
+            },
             help: diagnostic.help.clone(),
         }
     }

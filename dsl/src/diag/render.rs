@@ -51,6 +51,10 @@ pub fn text(sources: &SourceMap, diagnostic: &Diagnostic, look: Look) -> String 
             None => group.element(origin(sources, labels[0])),
         };
     }
+    let home = diagnostic.primary().map(|label| label.span.file);
+    group = group.elements(diagnostic.facts.iter().map(|fact| {
+        Level::NOTE.with_name(fact.name()).message(clean(&fact.resolved(sources, home)))
+    }));
     group = group.elements(diagnostic.notes.iter().map(|note| Level::NOTE.message(clean(note))));
     group = group.elements(diagnostic.help.iter().map(|help| Level::HELP.message(clean(help))));
     let renderer = match look.paint {

@@ -53,6 +53,7 @@ fn rule(code: Code) -> Value {
 fn result(sources: &SourceMap, diagnostic: &Diagnostic, codes: &[Code]) -> Value {
     let index = codes.binary_search(&diagnostic.code).expect("`codes` holds every code");
     let mut lines = vec![diagnostic.message.clone()];
+    lines.extend(diagnostic.resolved_facts(sources));
     lines.extend(diagnostic.notes.iter().map(|note| format!("note: {note}")));
     lines.extend(diagnostic.help.iter().map(|help| format!("help: {help}")));
     let primary = diagnostic.primary();
