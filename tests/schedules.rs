@@ -1,5 +1,6 @@
-//! Every operation file, every kernel of kimi-k3-mini and of the specialised path under random schedules: the same bits
-//! at both levels in each; chains of kernels, the specialised path and steps of kimi-k3-mini with kernels that overlap.
+//! Every operation file, every kernel of kimi-k3-mini and of the specialised path, and the kernels of tests/ranks with
+//! 1 to 16 ranks, under random schedules: the same bits at both levels in each; chains of kernels, the specialised
+//! path and steps of kimi-k3-mini with kernels that overlap.
 //!
 //! `cargo xtask schedules` says how many; a plain test run tries a few.
 
@@ -66,6 +67,12 @@ fn main() -> ExitCode {
         let ran = Arc::clone(&ran);
         trials.push(Trial::test(key.to_string(), move || {
             ran.note(schedules::run_kernel(&key, chosen))
+        }));
+    }
+    for kernel in schedules::of_ranks() {
+        let ran = Arc::clone(&ran);
+        trials.push(Trial::test(kernel.name(), move || {
+            ran.note(schedules::run_ranks(&kernel, chosen).map(|()| true))
         }));
     }
     for test in schedules::chains(&suite).expect("the test files can be read") {

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::decode::{self, Decoding};
 use crate::directive::Directives;
-use crate::program::Program;
+use crate::program::{self, Program};
 use crate::runner::{self, Failure, Run};
 use crate::suite::FileTest;
 use crate::{k3, overlap, ranks, sets, suite};
@@ -275,4 +275,74 @@ fn run_all(
         },
         |number| format!("schedule {number} gives other bits than schedule 0"),
     )
+}
+
+/// Worlds of the kernels in `tests/ranks`.
+const WORLDS: [i64; 6] = [1, 2, 3, 4, 8, 16];
+
+/// A kernel of `tests/ranks`, with the constants of some small shapes.
+#[derive(Debug, Clone)]
+pub struct OfRanks {
+    /// File and kernel.
+    pub kernel: &'static str,
+    bind: Vec<(&'static str, i64)>,
+}
+
+impl OfRanks {
+    /// How it is called.
+    pub fn name(&self) -> String {
+        let bind: Vec<String> = self.bind.iter().map(|(name, n)| format!("{name} = {n}")).collect();
+        format!("ranks/{}.tile ({})", self.kernel, bind.join(", "))
+    }
+}
+
+/// The kernels of `tests/ranks` in every world, with two CTAs a rank.
+pub fn of_ranks() -> Vec<OfRanks> {
+    let push = |world| OfRanks {
+        kernel: "all_reduce_push",
+        bind: vec![("WORLD", world), ("N", 64), ("BN", 32), ("W", 1)],
+    };
+    let projection = |world| OfRanks {
+        kernel: "o_proj_push",
+        bind: vec![("WORLD", world), ("M", 1), ("N", 128), ("K", 64), ("NEXT", 4096)],
+    };
+    WORLDS.iter().map(|&w| push(w)).chain(WORLDS[..5].iter().map(|&w| projection(w))).collect()
+}
+
+/// Launches in a row: slots of the ring are used again.
+const LAUNCHES: usize = 3;
+
+/// Runs a kernel of `tests/ranks` in every schedule; the all-reduce gives the sum in the order of the ranks, bit for bit.
+///
+/// # Errors
+/// A run fails, two runs differ, or a sum is another one.
+pub fn run_ranks(kernel: &OfRanks, schedules: Schedules) -> Result<(), String> {
+    let folder = program::package_folder().join("ranks");
+    let program = Program::read(&folder, &format!("{}.tile", kernel.kernel))?;
+    let bind = kernel.bind.iter().map(|(name, n)| ((*name).to_owned(), *n));
+    let directives = Directives { bind: bind.collect(), ..Directives::default() };
+    let built = suite::build(&program, &directives, None)?;
+    let memories = ranks::memories(&built, &directives, None)?;
+    let ended = ranks::run_all(&built, &memories, LAUNCHES, schedules, Run::STANDARD)
+        .map_err(|failure| failure.to_string())?;
+    if kernel.kernel != "all_reduce_push" {
+        return Ok(());
+    }
+    let params = &built.kernel.params;
+    let values = |memory: &Memory, name: &str| -> Option<Vec<f32>> {
+        let buffer = memory.buffer(Memory::find(params, name)?)?;
+        (0..buffer.len()).map(|i| Some(f32::from_bits(buffer.code(i)? as u32))).collect()
+    };
+    let parts: Option<Vec<Vec<f32>>> = memories.iter().map(|memory| values(memory, "x")).collect();
+    let parts = parts.ok_or("the parts have values")?;
+    for (rank, memory) in ended.iter().enumerate() {
+        let got = values(memory, "y").ok_or("the sums have values")?;
+        for (i, got) in got.iter().enumerate() {
+            let wanted = parts.iter().fold(0.0f32, |sum, part| sum + part[i]);
+            if got.to_bits() != wanted.to_bits() {
+                return Err(format!("element {i} of rank {rank} is {got}, not {wanted}"));
+            }
+        }
+    }
+    Ok(())
 }
