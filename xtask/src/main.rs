@@ -48,9 +48,10 @@ usage: cargo xtask COMMAND
                         --sets A,B             of recall, ith, arith (default all three)
                         --jobs N               tasks at a time (default 2)
   filetest [PATH|NAME]  run the file tests whose name holds one of the words or paths
-  fuzz                  change kernels at random: nothing panics, and what is accepted runs as promised
-                        --minutes N            how long (default 10)
-                        --seed S               of the changes (default 1)
+  fuzz [WHAT...]        change kernels at random: nothing panics, and what is accepted runs as promised; then random
+                        input for every reader. WHAT is kernels, source, ptx, sass, litmus or bundles (default all)
+                        --minutes N            how long, each (default 10)
+                        --seed S               of the changes of kernels (default 1)
   mutate                take one synchronisation of every kernel away at a time and say what sees it
   schedules [WORD]      run every operation file and every kernel of kimi-k3-mini on the emulator in many schedules
                         --count N              schedules of each (default 1000)
