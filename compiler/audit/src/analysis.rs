@@ -90,9 +90,9 @@ pub(crate) fn analyse(kernel: &mut Kernel, declared: &BTreeSet<u32>) -> Facts {
             None => &[],
         };
         match role {
-            Role::None | Role::GridLaunch | Role::Touch { .. } => {}
+            Role::None | Role::GridLaunch | Role::SharedRead | Role::Touch { .. } => {}
             Role::GridWait => facts.waits.push(node),
-            Role::Barrier | Role::Fence => facts.fences.push(node),
+            Role::Barrier { .. } | Role::Fence => facts.fences.push(node),
             Role::Texture { .. } => {
                 let owners = owners(terms, &known);
                 facts.reads.push(Read { node, owners, noncoherent: true, weak: true });

@@ -82,8 +82,10 @@ pub(crate) enum Role {
     GridWait,
     /// Tells the grids after this one that they may start.
     GridLaunch,
-    /// Orders threads of the own CTA or cluster among each other.
-    Barrier,
+    /// Orders threads of the own CTA or cluster among each other; one that only arrives does not wait for the others.
+    Barrier { waits: bool },
+    /// Reads shared memory, of the own CTA or of another one of the cluster.
+    SharedRead,
     /// Another synchronisation that brings no data from outside.
     Fence,
 }
@@ -96,7 +98,12 @@ impl Role {
                 Some(addr)
             }
             Role::Texture { handle } => Some(handle),
-            Role::None | Role::GridWait | Role::GridLaunch | Role::Barrier | Role::Fence => None,
+            Role::None
+            | Role::GridWait
+            | Role::GridLaunch
+            | Role::Barrier { .. }
+            | Role::SharedRead
+            | Role::Fence => None,
         }
     }
 }

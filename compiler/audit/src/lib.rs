@@ -62,6 +62,6 @@ pub use audit::{audit_cubin, audit_ptx};
 pub use code::Code;
 pub use declare::{Claim, Declaration, Declarations, UsageError};
 pub use facts::{MachineFacts, machine_facts};
-pub use own_build::{KernelObligations, LoadLine, Obligations, PASSES, Pass, check_build};
+pub use own_build::{Behind, KernelObligations, LoadLine, Obligations, PASSES, Pass, check_build};
 pub use report::{EXIT_USAGE, Item, Report, SassSpot, Spot, Verdict};
 pub use toolchain::{AssembleOptions, Processes, ToolError, Toolchain};

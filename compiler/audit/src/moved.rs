@@ -233,8 +233,12 @@ fn is_machine_load(role: &Role) -> bool {
 fn is_machine_sync(role: &Role) -> bool {
     match role {
         Role::Read { .. } | Role::Atomic { .. } => true,
-        Role::GridWait | Role::Barrier | Role::Fence => true,
-        Role::None | Role::Texture { .. } | Role::Touch { .. } | Role::GridLaunch => false,
+        Role::GridWait | Role::Barrier { .. } | Role::Fence => true,
+        Role::None
+        | Role::Texture { .. }
+        | Role::Touch { .. }
+        | Role::SharedRead
+        | Role::GridLaunch => false,
     }
 }
 
@@ -243,7 +247,7 @@ fn last_steps(kernel: &Kernel, nodes: &[u32]) -> Vec<u32> {
     let fences: Vec<u32> = nodes
         .iter()
         .copied()
-        .filter(|&node| matches!(kernel.roles[node as usize], Role::Fence | Role::Barrier))
+        .filter(|&node| matches!(kernel.roles[node as usize], Role::Fence | Role::Barrier { .. }))
         .collect();
     if fences.is_empty() { nodes.to_vec() } else { fences }
 }

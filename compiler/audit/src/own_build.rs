@@ -2,7 +2,7 @@
 //!
 //! Assumes that every operation has a `.loc` line of its own in the PTX, and that the cubin was made with
 //! line information. Guarantees for a clean report: no load is non-coherent; every wait and launch signal
-//! is still there; every load that has to follow a wait follows one on every path, in PTX and in the
+//! is still there; every load that has to follow a wait follows that one on every path, in PTX and in the
 //! machine code; and every load of static data that stands before the wait still does.
 
 use kernel_abi::Access;
@@ -50,8 +50,10 @@ pub struct KernelObligations {
     pub signals: Vec<u32>,
     /// The waits for signals of other ranks or CTAs: a load with acquire that its own branch repeats.
     pub awaits: Vec<u32>,
-    /// Loads that every path reaches through such a wait only.
-    pub awaited: Vec<LoadLine>,
+    /// The meetings of the CTAs of a cluster.
+    pub meetings: Vec<u32>,
+    /// Loads of what others write, with the waits and meetings that every path to them passes.
+    pub behind: Vec<Behind>,
     /// Loads and stores at multicast addresses.
     pub multicast: Vec<u32>,
 }
@@ -63,6 +65,17 @@ pub struct LoadLine {
     pub line: u32,
     /// The parameter that it reads, by its place in `params`.
     pub param: u32,
+}
+
+/// A load operation that has to follow others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// Its line.
+    pub line: u32,
+    /// The parameter that it reads, by its place in `params`; none for shared memory.
+    pub param: Option<u32>,
+    /// The lines of the waits for signals and of the meetings of the cluster ahead of it.
+    pub waits: Vec<u32>,
 }
 
 /// A pass of the audit of our own builds.
@@ -383,50 +396,65 @@ fn arrival(stage: &Stage<'_>, line: u32) -> Option<&'static str> {
     }
 }
 
-/// Signals to other ranks and waits for theirs are there, and what they order stands behind a wait.
+/// A load with acquire; in the machine code some order is what is left of it.
+fn is_await(role: &Role) -> bool {
+    matches!(role, Role::Read { order: Order::Acquire | Order::Strong, .. })
+}
+
+/// Signals, waits for those of others and meetings of the cluster are there.
 fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
-    let place = stage.place();
-    let is_load = |role: &Role| matches!(role, Role::Read { .. } | Role::Texture { .. });
     let is_signal = |role: &Role| matches!(role, Role::Atomic { .. } | Role::Touch { .. });
-    // A load with acquire; in the machine code some order is what is left of it.
-    let is_await =
-        |role: &Role| matches!(role, Role::Read { order: Order::Acquire | Order::Strong, .. });
-    let signals = stage.duties.signals.iter().map(|&line| (line, "a signal"));
-    let updates = stage.duties.updates.iter().map(|&line| (line, "an atomic"));
-    for (line, what) in signals.chain(updates) {
-        if nodes(stage, is_signal, Some(line)).is_empty() {
-            let message = format!("{what} is not in the {place}");
-            judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
+    let is_meeting = |role: &Role| matches!(role, Role::Barrier { waits: true });
+    let duties = stage.duties;
+    let mut missing = Vec::new();
+    for (lines, what) in [(&duties.signals, "a signal"), (&duties.updates, "an atomic")] {
+        let gone = lines.iter().filter(|&&line| nodes(stage, is_signal, Some(line)).is_empty());
+        missing.extend(gone.map(|&line| (line, what)));
+    }
+    let gone = duties.awaits.iter().filter(|&&line| nodes(stage, is_await, Some(line)).is_empty());
+    missing.extend(gone.map(|&line| (line, "a wait for signals")));
+    let gone =
+        duties.meetings.iter().filter(|&&line| nodes(stage, is_meeting, Some(line)).is_empty());
+    missing.extend(gone.map(|&line| (line, "a meeting of the cluster")));
+    for (line, what) in missing {
+        let message = format!("{what} is not in the {}", stage.place());
+        judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
+    }
+}
+
+/// What others write is loaded behind each wait and meeting that the source has ahead of the load.
+fn behind(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
+    let is_load =
+        |role: &Role| matches!(role, Role::Read { .. } | Role::Texture { .. } | Role::SharedRead);
+    let place = stage.place();
+    for duty in &stage.duties.behind {
+        let mut loads = nodes(stage, is_load, Some(duty.line));
+        let is_merged = stage.is_machine
+            && loads.is_empty()
+            && !nodes(source.ptx, is_load, Some(duty.line)).is_empty();
+        if let (true, Some(param)) = (is_merged, duty.param) {
+            // The other load may be any of that buffer.
+            let all = stage.facts.reads.iter().filter(|read| read.owners.params.contains(&param));
+            loads.extend(all.map(|read| read.node));
         }
-    }
-    let mut waits = Vec::new();
-    for &line in &stage.duties.awaits {
-        let found = nodes(stage, is_await, Some(line));
-        if found.is_empty() {
-            let message = format!("a wait for signals is not in the {place}");
-            judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
-        }
-        waits.extend(found);
-    }
-    // The lanes that wait meet the others in a barrier: a load stands behind that. A thread that waits alone meets
-    // nobody.
-    let is_barrier = |role: &Role| matches!(role, Role::Barrier);
-    let mut meets = Vec::new();
-    for &line in &stage.duties.awaits {
-        let barriers = nodes(stage, is_barrier, Some(line));
-        let alone = barriers.is_empty();
-        meets.extend(if alone { nodes(stage, is_await, Some(line)) } else { barriers });
-    }
-    for duty in &stage.duties.awaited {
-        let loads = nodes(stage, is_load, Some(duty.line));
-        if let Some(load) = unwaited(stage.kernel, &meets, &loads) {
+        for &wait in &duty.waits {
+            // The lanes that wait meet the others in a barrier, and a load stands behind that. A thread that waits
+            // alone meets nobody.
+            let mut over =
+                nodes(stage, |role| matches!(role, Role::Barrier { waits: true }), Some(wait));
+            if over.is_empty() {
+                over = nodes(stage, is_await, Some(wait));
+            }
+            let Some(load) = unwaited(stage.kernel, &over, &loads) else { continue };
+            let what = if stage.duties.meetings.contains(&wait) { "sync cluster" } else { "await" };
             let code = if stage.is_machine { Code::Moved } else { Code::Early };
             let message =
-                format!("a load that has to follow `await` is ahead of it in the {place}");
+                format!("a load that has to follow `{what}` is ahead of it in the {place}");
             let mut item = source.item(code, stage, duty.line, message);
-            item.param = name(stage.duties, duty.param);
-            item.sass = machine_spot(stage, load, &waits);
+            item.param = duty.param.and_then(|param| name(stage.duties, param));
+            item.sass = machine_spot(stage, load, &over);
             judgement.findings.push(item);
+            break;
         }
     }
 }
@@ -446,6 +474,7 @@ fn order(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
         }
     }
     ranks(source, stage, judgement);
+    behind(source, stage, judgement);
     let waits = grid_waits(stage);
     for duty in &stage.duties.after {
         let loads = nodes(stage, is_load, Some(duty.line));

@@ -43,7 +43,7 @@ pub(crate) fn after(
         }
         let succ = graph.succ(node);
         let writes = facts.flows[node as usize].defs.contains(&Key::Reg(guard.reg));
-        let lets_pass = matches!(kernel.roles[node as usize], Role::Barrier);
+        let lets_pass = matches!(kernel.roles[node as usize], Role::Barrier { .. });
         if runs && (writes || lets_pass) {
             holds = false;
         }

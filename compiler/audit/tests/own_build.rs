@@ -7,8 +7,8 @@ mod support;
 
 use kernel_abi::Access;
 use kernel_audit::{
-    AssembleOptions, Code, KernelObligations, LoadLine, Obligations, PASSES, Report, Toolchain,
-    Verdict, check_build,
+    AssembleOptions, Behind, Code, KernelObligations, LoadLine, Obligations, PASSES, Report,
+    Toolchain, Verdict, check_build,
 };
 use support::tools;
 
@@ -200,7 +200,7 @@ fn what_other_ctas_have_stored_is_loaded_behind_the_wait_for_their_signals() {
         after: Vec::new(),
         signals: vec![10],
         awaits: vec![11],
-        awaited: vec![LoadLine { line: 12, param: Y }],
+        behind: vec![Behind { line: 12, param: Some(Y), waits: vec![11] }],
         ..duties(name)
     };
     let names = ["behind", "ahead", "no_signal", "no_wait"];
@@ -211,6 +211,98 @@ fn what_other_ctas_have_stored_is_loaded_behind_the_wait_for_their_signals() {
     assert_eq!(codes(&report, "ahead"), [Code::Moved, Code::Early], "{text}");
     assert_eq!(codes(&report, "no_signal"), [Code::MissingSync], "{text}");
     assert_eq!(codes(&report, "no_wait"), [Code::Moved, Code::Early, Code::MissingSync], "{text}");
+}
+
+/// Two waits for signals, and a load that the source has behind both: behind the first one it is early.
+#[test]
+fn a_load_stands_behind_each_of_its_waits() {
+    const SIGNAL: &str = ".loc 1 10 0\nred.release.gpu.global.add.u32 [%rd3+4096], 1;\n";
+    const SHARED: &str = ".loc 1 12 0\nld.global.b32 %f2, [%rd7+8192];\n";
+    let wait = |line: u32, at: u32| {
+        format!(
+            ".loc 1 {line} 0\nlook{line}:\nld.acquire.sys.global.u32 %r2, [%rd3+{at}];\n\
+             sub.s32 %r2, %r2, 8;\nsetp.lt.s32 %p1, %r2, 0;\n@%p1 bra look{line};\nbar.sync 0;\n"
+        )
+    };
+    let (first, second) = (wait(11, 4096), wait(13, 8192));
+    let body = |parts: &[&str]| {
+        [WEIGHTS, WAIT, ACTIVATIONS, SIGNAL, &parts.concat(), PRODUCT, LAUNCH].concat()
+    };
+    let kernels = [
+        kernel("behind_both", &body(&[&first, &second, SHARED])),
+        kernel("behind_one", &body(&[&first, SHARED, &second]).replace("look", "look_one")),
+        kernel("ahead", &body(&[SHARED, &first, &second]).replace("look", "look_none")),
+    ];
+    let ptx = module(&kernels);
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(&ptx, &options).unwrap();
+    let meeting = |name: &&str| KernelObligations {
+        after: Vec::new(),
+        signals: vec![10],
+        awaits: vec![11, 13],
+        behind: vec![Behind { line: 12, param: Some(Y), waits: vec![11, 13] }],
+        ..duties(name)
+    };
+    let names = ["behind_both", "behind_one", "ahead"];
+    let obligations = Obligations { kernels: names.iter().map(meeting).collect() };
+    let report = check_build(&ptx, &cubin, &obligations, &tools);
+    let text = report.to_text("k");
+    assert!(codes(&report, "behind_both").is_empty(), "{text}");
+    assert_eq!(codes(&report, "behind_one"), [Code::Moved, Code::Early], "{text}");
+    assert_eq!(codes(&report, "ahead"), [Code::Moved, Code::Early], "{text}");
+}
+
+/// What other CTAs of the cluster store is loaded behind the wait of the meeting, not between its two halves.
+#[test]
+fn a_load_of_the_cluster_stands_behind_its_meeting() {
+    const MEET: &str = ".loc 1 11 0\nbarrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n";
+    const ARRIVE: &str = ".loc 1 11 0\nbarrier.cluster.arrive.release.aligned;\n";
+    const COMPLETE: &str = ".loc 1 11 0\nbarrier.cluster.wait.acquire.aligned;\n";
+    const SHARED: &str =
+        ".loc 1 12 0\nld.shared::cluster.b32 %f6, [%r3];\nadd.f32 %f2, %f2, %f6;\n";
+    const OWN: &str = ".loc 1 13 0\nld.shared.b32 %f4, [buf];\nadd.f32 %f2, %f2, %f4;\n";
+    const BUFFER: &str = ".loc 1 14 0\nld.global.b32 %f5, [%rd7+8192];\nadd.f32 %f2, %f2, %f5;\n";
+    let place = ".loc 1 10 0\nmov.u32 %r4, buf;\nmapa.shared::cluster.u32 %r3, %r4, 1;\n";
+    let body = |parts: &[&str]| {
+        [WEIGHTS, WAIT, ACTIVATIONS, place, &parts.concat(), PRODUCT, LAUNCH].concat()
+    };
+    let kernels = [
+        kernel("behind", &body(&[MEET, SHARED, OWN, BUFFER])),
+        kernel("between", &body(&[ARRIVE, SHARED, COMPLETE, OWN, BUFFER])),
+        kernel(
+            "own_ahead",
+            &body(&[SHARED.replace("12", "15").as_str(), OWN, MEET, SHARED, BUFFER]),
+        ),
+        kernel("buffer_ahead", &body(&[BUFFER, MEET, SHARED, OWN])),
+        kernel("no_meeting", &body(&[SHARED, OWN, BUFFER])),
+    ];
+    let ptx = module(&kernels)
+        .replace(".file 1 \"k.tile\"\n", ".file 1 \"k.tile\"\n.shared .align 4 .b8 buf[64];\n")
+        .replace(".reqntid 128\n", ".reqntid 128\n.reqnctapercluster 2\n");
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(&ptx, &options).unwrap();
+    let load = |line, param| Behind { line, param, waits: vec![11] };
+    let meeting = |name: &&str| KernelObligations {
+        meetings: vec![11],
+        behind: vec![load(12, None), load(13, None), load(14, Some(Y))],
+        ..duties(name)
+    };
+    let names = ["behind", "between", "own_ahead", "buffer_ahead", "no_meeting"];
+    let obligations = Obligations { kernels: names.iter().map(meeting).collect() };
+    let report = check_build(&ptx, &cubin, &obligations, &tools);
+    let text = report.to_text("k");
+    assert!(codes(&report, "behind").is_empty(), "{text}");
+    for name in ["between", "own_ahead", "buffer_ahead"] {
+        assert_eq!(codes(&report, name), [Code::Moved, Code::Early], "{name}: {text}");
+    }
+    assert_eq!(
+        codes(&report, "no_meeting"),
+        [Code::Moved, Code::Early, Code::MissingSync],
+        "{text}"
+    );
+    assert!(text.contains("a load that has to follow `sync cluster`"), "{text}");
 }
 
 #[test]

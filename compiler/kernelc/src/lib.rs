@@ -15,4 +15,5 @@ pub mod package;
 pub mod session;
 pub mod tensors;
 pub mod tools;
+pub mod waits;
 pub mod worker;

@@ -1,15 +1,14 @@
 //! What each `.loc` line of a kernel's PTX stands for, and what follows from it for the audit.
 
-use std::collections::BTreeSet;
-
 use kernel_abi::Access;
 use kernel_abi::plan::Signature;
-use kernel_audit::{KernelObligations, LoadLine, Obligations};
+use kernel_audit::{Behind, KernelObligations, LoadLine, Obligations};
 use kernel_dsl::source::SourceMap;
-use kernel_ir::device::{DeviceKernel, LocId, OpRole, WaitOrder};
+use kernel_ir::device::{DeviceKernel, OpRole, WaitOrder};
 use kernel_ir::index::Id;
-use kernel_ir::kernel::{ParamId, Words};
 use serde::{Deserialize, Serialize};
+
+use crate::waits::Waits;
 
 /// One line of the operation list: what `.loc` line `line` of the PTX stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,13 +27,10 @@ pub struct Operation {
     pub param: Option<String>,
     /// The side of `grid_wait` that the source has it on.
     pub order: Option<Side>,
-    /// It touches what this kernel changes, behind a wait for signals of other CTAs.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub awaited: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !*value
+    /// Of a load of what other threads may change: the lines of the waits for signals, and of the meetings of the
+    /// cluster, that every path to it passes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<u32>,
 }
 
 /// What an operation is to the memory-order checks.
@@ -73,6 +69,12 @@ pub enum Role {
     /// A wait for signals of other ranks or CTAs.
     #[serde(rename = "await")]
     Await,
+    /// A meeting of the CTAs of a cluster.
+    #[serde(rename = "sync cluster")]
+    Meeting,
+    /// Loads of shared memory behind such a meeting.
+    #[serde(rename = "load of shared memory")]
+    SharedLoad,
 }
 
 /// A side of `grid_wait`.
@@ -91,13 +93,15 @@ pub enum Side {
 
 /// The operation list of a kernel.
 pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> {
-    let (wait, changed) = (first_wait(kernel), changed(kernel));
+    let waits = Waits::of(kernel);
     kernel
         .locs
         .iter_enumerated()
         .map(|(id, loc)| {
             let place = sources.line_col(loc.span.file, loc.span.lo);
             let (role, access) = match loc.role {
+                OpRole::Compute if waits.meetings.contains(&id) => (Role::Meeting, None),
+                OpRole::Compute if waits.behind.contains_key(&id) => (Role::SharedLoad, None),
                 OpRole::Compute => (Role::Compute, None),
                 OpRole::Load { param, order } => (Role::Load, Some((param, order))),
                 OpRole::Store { param, order } => (Role::Store, Some((param, order))),
@@ -123,35 +127,10 @@ pub fn operations(sources: &SourceMap, kernel: &DeviceKernel) -> Vec<Operation> 
                     WaitOrder::After => Side::After,
                     WaitOrder::Mixed => Side::Mixed,
                 }),
-                awaited: access.is_some_and(|(param, _)| changed.contains(&param))
-                    && wait.is_some_and(|wait| id > wait),
+                behind: waits.of_load(id),
             }
         })
         .collect()
-}
-
-/// The first wait for signals of other CTAs. Every path has it, and operations are numbered in their order.
-fn first_wait(kernel: &DeviceKernel) -> Option<LocId> {
-    let is_raised = |param: ParamId| kernel.params[param].words == Some(Words::Raised);
-    let is_wait = |role| matches!(role, OpRole::Await { param } if is_raised(param));
-    kernel.locs.iter_enumerated().find(|(_, loc)| is_wait(loc.role)).map(|(id, _)| id)
-}
-
-/// The buffers that the kernel itself changes.
-fn changed(kernel: &DeviceKernel) -> BTreeSet<ParamId> {
-    let of_role = |role| match role {
-        OpRole::Store { param, .. } | OpRole::Update { param, .. } => Some(param),
-        OpRole::Compute
-        | OpRole::Load { .. }
-        | OpRole::Prefetch { .. }
-        | OpRole::GridWait
-        | OpRole::GridLaunch
-        | OpRole::Arrive { .. }
-        | OpRole::LastArriver { .. }
-        | OpRole::Signal { .. }
-        | OpRole::Await { .. } => None,
-    };
-    kernel.locs.iter().filter_map(|loc| of_role(loc.role)).collect()
 }
 
 /// What the audit calls the tensor map of a buffer.
@@ -188,9 +167,9 @@ pub fn obligations(
                 }
                 let fixed = duties.params[param].1 == Access::Static;
                 let load = LoadLine { line, param: param as u32 };
-                let of_ranks = matches!(duties.params[param].1, Access::Peer | Access::Multicast);
-                if operation.awaited || of_ranks {
-                    duties.awaited.push(load);
+                let waits = operation.behind.clone();
+                if !waits.is_empty() {
+                    duties.behind.push(Behind { line, param: Some(load.param), waits });
                 }
                 match operation.order {
                     Some(Side::After) if !fixed => duties.after.push(load),
@@ -204,6 +183,11 @@ pub fn obligations(
             Role::Update => duties.updates.push(line),
             Role::Signal => duties.signals.push(line),
             Role::Await => duties.awaits.push(line),
+            Role::Meeting => duties.meetings.push(line),
+            Role::SharedLoad => {
+                let waits = operation.behind.clone();
+                duties.behind.push(Behind { line, param: None, waits });
+            }
             Role::Store => {
                 let is_multicast = |(name, access): &(String, Access)| {
                     *access == Access::Multicast && operation.param.as_ref() == Some(name)

@@ -315,7 +315,7 @@ impl<'a> Lowering<'a> {
             Class::Fragment => self.fragment(at, instruction),
             Class::OnChip => self.on_chip(at, instruction),
             Class::Barrier => {
-                self.roles[at.node as usize] = Role::Barrier;
+                self.roles[at.node as usize] = Role::Barrier { waits: !has(instruction, "arrive") };
                 if has(instruction, "red") {
                     self.numbers(at, instruction);
                 }
@@ -323,7 +323,7 @@ impl<'a> Lowering<'a> {
             Class::Fence => self.roles[at.node as usize] = Role::Fence,
             Class::Mbarrier => {
                 if has(instruction, "test_wait") || has(instruction, "try_wait") {
-                    self.roles[at.node as usize] = Role::Barrier;
+                    self.roles[at.node as usize] = Role::Barrier { waits: true };
                 }
                 self.numbers(at, instruction);
             }

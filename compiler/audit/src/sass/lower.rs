@@ -377,7 +377,11 @@ impl Lowering<'_> {
                 let mut addr = self.address(instruction, 0);
                 addr.push(Source::Value(self.values.origin(Origin::Shared, None)));
                 self.load(node, instruction, &addr);
-                return;
+                // Tensor memory and atomics are no loads of shared memory.
+                if !matches!(instruction.base.as_str(), "LDS" | "LDSM" | "ULDS") {
+                    return;
+                }
+                Role::SharedRead
             }
             Class::Write => {
                 let addr = self.address(instruction, 0);
@@ -419,7 +423,8 @@ impl Lowering<'_> {
             }
             Class::Barrier => {
                 self.numbers(node, instruction);
-                Role::Barrier
+                let arrives = instruction.base == "UCGABAR_ARV" || has(instruction, "ARV");
+                Role::Barrier { waits: !arrives }
             }
             Class::Fence | Class::Invalidate => Role::Fence,
             Class::GridWait => Role::GridWait,

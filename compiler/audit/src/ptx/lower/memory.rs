@@ -46,6 +46,8 @@ impl Lowering<'_> {
             };
             self.roles[at.node as usize] =
                 Role::Read { noncoherent, order, named, addr: addr.clone() };
+        } else if space == Some(Space::Shared) {
+            self.roles[at.node as usize] = Role::SharedRead;
         }
         let missing = if bytes >= 8 { ValueId::OPAQUE } else { ValueId::NUMBER };
         let Some(target) = instruction.operands.first() else { return };
