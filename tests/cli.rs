@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "unwrap is how a test fails")]
 
 mod cli {
+    mod audited;
     mod bad_input;
     mod build;
     mod bundle;

@@ -83,7 +83,7 @@ pub(crate) enum Role {
     /// Tells the grids after this one that they may start.
     GridLaunch,
     /// Orders threads of the own CTA or cluster among each other; one that only arrives does not wait for the others.
-    Barrier { waits: bool },
+    Barrier { waits: bool, cluster: bool },
     /// Reads shared memory, of the own CTA or of another one of the cluster.
     SharedRead,
     /// Another synchronisation that brings no data from outside.

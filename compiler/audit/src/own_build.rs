@@ -355,6 +355,36 @@ fn nodes(stage: &Stage<'_>, wanted: impl Fn(&Role) -> bool, line: Option<u32>) -
         .collect()
 }
 
+/// What stands for the operation on one of `lines`. Equal ones in both arms of a choice become one ahead of it, on no line.
+fn merged(
+    source: &Source<'_>,
+    stage: &Stage<'_>,
+    (lines, line): (&[u32], u32),
+    wanted: impl Fn(&Role) -> bool + Copy,
+) -> Vec<u32> {
+    let own = nodes(stage, wanted, Some(line));
+    if !own.is_empty() {
+        return own;
+    }
+    let is_gone = |line: u32| nodes(source.ptx, wanted, Some(line)).is_empty();
+    let is_merged = is_gone(line) && lines.iter().filter(|&&line| is_gone(line)).count() > 1;
+    let without = nodes(source.ptx, wanted, Some(0));
+    if !is_merged || without.is_empty() {
+        return Vec::new();
+    }
+    if !stage.is_machine {
+        return without;
+    }
+    // In the machine code it has the line of whatever comes before it.
+    let all = nodes(stage, wanted, None);
+    if all.len() < nodes(source.ptx, wanted, None).len() { Vec::new() } else { all }
+}
+
+/// A meeting of the CTAs of a cluster.
+fn is_meeting(role: &Role) -> bool {
+    matches!(role, Role::Barrier { waits: true, cluster: true })
+}
+
 /// The operations on `lines` are there, and no others of their kind.
 fn signals(
     source: &Source<'_>,
@@ -365,7 +395,7 @@ fn signals(
 ) {
     let place = stage.place();
     for &line in lines {
-        if nodes(stage, wanted, Some(line)).is_empty() {
+        if merged(source, stage, (lines, line), wanted).is_empty() {
             let message = format!("`{what}` is not in the {place}");
             judgement.findings.push(source.item(Code::MissingSync, stage, line, message));
         }
@@ -404,7 +434,6 @@ fn is_await(role: &Role) -> bool {
 /// Signals, waits for those of others and meetings of the cluster are there.
 fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     let is_signal = |role: &Role| matches!(role, Role::Atomic { .. } | Role::Touch { .. });
-    let is_meeting = |role: &Role| matches!(role, Role::Barrier { waits: true });
     let duties = stage.duties;
     let mut missing = Vec::new();
     for (lines, what) in [(&duties.signals, "a signal"), (&duties.updates, "an atomic")] {
@@ -413,8 +442,9 @@ fn ranks(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
     }
     let gone = duties.awaits.iter().filter(|&&line| nodes(stage, is_await, Some(line)).is_empty());
     missing.extend(gone.map(|&line| (line, "a wait for signals")));
-    let gone =
-        duties.meetings.iter().filter(|&&line| nodes(stage, is_meeting, Some(line)).is_empty());
+    let is_gone =
+        |line: u32| merged(source, stage, (&duties.meetings, line), is_meeting).is_empty();
+    let gone = duties.meetings.iter().filter(|&&line| is_gone(line));
     missing.extend(gone.map(|&line| (line, "a meeting of the cluster")));
     for (line, what) in missing {
         let message = format!("{what} is not in the {}", stage.place());
@@ -440,13 +470,18 @@ fn behind(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
         for &wait in &duty.waits {
             // The lanes that wait meet the others in a barrier, and a load stands behind that. A thread that waits
             // alone meets nobody.
-            let mut over =
-                nodes(stage, |role| matches!(role, Role::Barrier { waits: true }), Some(wait));
+            let is_barrier = |role: &Role| matches!(role, Role::Barrier { waits: true, .. });
+            let is_cluster = stage.duties.meetings.contains(&wait);
+            let mut over = if is_cluster {
+                merged(source, stage, (&stage.duties.meetings, wait), is_meeting)
+            } else {
+                nodes(stage, is_barrier, Some(wait))
+            };
             if over.is_empty() {
                 over = nodes(stage, is_await, Some(wait));
             }
             let Some(load) = unwaited(stage.kernel, &over, &loads) else { continue };
-            let what = if stage.duties.meetings.contains(&wait) { "sync cluster" } else { "await" };
+            let what = if is_cluster { "sync cluster" } else { "await" };
             let code = if stage.is_machine { Code::Moved } else { Code::Early };
             let message =
                 format!("a load that has to follow `{what}` is ahead of it in the {place}");

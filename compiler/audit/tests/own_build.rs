@@ -82,6 +82,23 @@ fn a_sound_build_is_clean() {
     assert_eq!(report.verdict, Verdict::Clean, "{}", report.to_text("k"));
 }
 
+/// Both arms of a choice wait, and LLVM makes one wait of no line of the two; one that is gone is no such.
+#[test]
+fn equal_waits_of_both_arms_are_one() {
+    let merged = WAIT.replace(".loc 1 5 0", ".loc 1 0 0");
+    let body = |wait: &str| [WEIGHTS, wait, ACTIVATIONS, PRODUCT, LAUNCH].concat();
+    let ptx = module(&[kernel("merged", &body(&merged)), kernel("lost", &body(WAIT))]);
+    let tools = tools();
+    let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: true };
+    let cubin = tools.assemble(&ptx, &options).unwrap();
+    let both = |name: &&str| KernelObligations { waits: vec![5, 9], ..duties(name) };
+    let obligations = Obligations { kernels: ["merged", "lost"].iter().map(both).collect() };
+    let report = check_build(&ptx, &cubin, &obligations, &tools);
+    let text = report.to_text("k");
+    assert!(codes(&report, "merged").is_empty(), "{text}");
+    assert_eq!(codes(&report, "lost"), [Code::MissingSync], "{text}");
+}
+
 #[test]
 fn every_fault_is_found() {
     let weights_nc = WEIGHTS.replace("ld.global", "ld.global.nc");

@@ -315,7 +315,8 @@ impl<'a> Lowering<'a> {
             Class::Fragment => self.fragment(at, instruction),
             Class::OnChip => self.on_chip(at, instruction),
             Class::Barrier => {
-                self.roles[at.node as usize] = Role::Barrier { waits: !has(instruction, "arrive") };
+                let (waits, cluster) = (!has(instruction, "arrive"), has(instruction, "cluster"));
+                self.roles[at.node as usize] = Role::Barrier { waits, cluster };
                 if has(instruction, "red") {
                     self.numbers(at, instruction);
                 }
@@ -323,7 +324,7 @@ impl<'a> Lowering<'a> {
             Class::Fence => self.roles[at.node as usize] = Role::Fence,
             Class::Mbarrier => {
                 if has(instruction, "test_wait") || has(instruction, "try_wait") {
-                    self.roles[at.node as usize] = Role::Barrier { waits: true };
+                    self.roles[at.node as usize] = Role::Barrier { waits: true, cluster: false };
                 }
                 self.numbers(at, instruction);
             }

@@ -424,7 +424,8 @@ impl Lowering<'_> {
             Class::Barrier => {
                 self.numbers(node, instruction);
                 let arrives = instruction.base == "UCGABAR_ARV" || has(instruction, "ARV");
-                Role::Barrier { waits: !arrives }
+                let cluster = matches!(instruction.base.as_str(), "UCGABAR_ARV" | "UCGABAR_WAIT");
+                Role::Barrier { waits: !arrives, cluster }
             }
             Class::Fence | Class::Invalidate => Role::Fence,
             Class::GridWait => Role::GridWait,
