@@ -13,7 +13,9 @@ mod ctas;
 mod flight;
 mod meetings;
 mod place;
+mod survey;
 mod threads;
+mod words;
 
 pub(super) use ctas::tell_apart;
 
@@ -22,18 +24,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
-use super::ranks::{arrivers, sharers};
-use super::scalars::{Facts, Form, Knowledge};
+use super::scalars::{Facts, Knowledge};
 use crate::distribution::Distribution;
 use crate::kernel::{
-    BarrierId, Kernel, Op, Outgoing, ParamId, PipeOp, RoleId, Stmt, StmtKind, Storage, TileAccess,
-    ValueId, Words, copied, defined_in,
+    Kernel, Op, Outgoing, ParamId, PipeOp, RoleId, Stmt, StmtKind, Storage, TileAccess, ValueId,
+    defined_in,
 };
 use crate::ops::AtomicOp;
 use ctas::Owners;
 use flight::{Event, Flight, Groups, Head};
 use meetings::{By, Seen, Sharing, Store};
 use place::{Place, Who};
+use survey::Survey;
+use words::{Of, Word};
 
 /// Accesses of one buffer since the last `sync`, at most.
 const MAX_OPEN: usize = 512;
@@ -43,18 +46,15 @@ const MAX_RECENT: usize = 64;
 const MAX_PAIRS: u32 = 1_000_000;
 
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
-    let mut stored = BTreeSet::new();
-    find_stored(&kernel.body, &mut stored);
-    if stored.is_empty() {
+    let survey = Survey::of(&kernel.body);
+    if survey.stored.is_empty() {
         return;
     }
     let mut walk = Walk {
         kernel,
         known: Knowledge::new(kernel),
         facts: Facts::new(),
-        stored,
-        copied: BTreeSet::new(),
-        awaited: BTreeSet::new(),
+        survey,
         iotas: BTreeSet::new(),
         loads: BTreeMap::new(),
         arrivals: BTreeMap::new(),
@@ -77,7 +77,6 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         seen: BTreeMap::new(),
         sink,
     };
-    walk.find_copies(&kernel.body);
     walk.block(&kernel.body);
     if kernel.launch.grid.iter().any(|&extent| extent > 1) {
         walk.report_shared();
@@ -93,33 +92,11 @@ enum Does {
     Change(AtomicOp),
 }
 
-/// What orders CTAs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Of {
-    /// A word that signals raise.
-    Signal(ParamId, Form),
-    /// One arrival in the text.
-    Arrival,
-    /// A meeting of the cluster.
-    Cluster,
-}
-
-/// Something that orders CTAs, and along which axes of the grid they have their own.
-struct Word {
-    of: Of,
-    own: [u32; 3],
-}
-
 struct Walk<'a> {
     kernel: &'a Kernel,
     known: Knowledge<'a>,
     facts: Facts,
-    /// Buffers that the kernel stores to.
-    stored: BTreeSet<ParamId>,
-    /// Of those, the ones that copies read or write.
-    copied: BTreeSet<ParamId>,
-    /// Barriers for which some role waits.
-    awaited: BTreeSet<BarrierId>,
+    survey: Survey,
     iotas: BTreeSet<ValueId>,
     loads: BTreeMap<ValueId, &'a Op>,
     /// Conditions that hold in the CTA that arrives last, each with the number of the word.
@@ -315,37 +292,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The number of something that orders CTAs.
-    fn number(&mut self, of: Of, own: [u32; 3]) -> usize {
-        if let Some(number) = self.words.iter().position(|word| word.of == of && of != Of::Arrival)
-        {
-            return number;
-        }
-        self.words.push(Word { of, own });
-        self.words.len() - 1
-    }
-
-    /// The number of a word of a counter that signals raise, where it is raised on every path.
-    fn raised(&mut self, param: ParamId, index: Option<ValueId>) -> Option<usize> {
-        if !self.is_outermost() || self.kernel.params[param].words != Some(Words::Raised) {
-            return None;
-        }
-        let form = self.known.form(index?);
-        let own = sharers(&self.known, &form, self.kernel.launch.grid)?;
-        Some(self.number(Of::Signal(param, form), own))
-    }
-
-    /// Every CTA arrives at a word.
-    fn arrive(&mut self, results: &[ValueId], index: ValueId) {
-        let form = self.known.form(index);
-        // Of any other index nothing says who arrives there.
-        let Some(own) = arrivers(&self.known, &form, self.kernel.launch.grid) else { return };
-        let number = self.number(Of::Arrival, own);
-        let role = self.role.map(|(number, _)| number);
-        self.seen.values_mut().for_each(|seen| seen.arrive(number, role));
-        self.arrivals.extend(results.iter().map(|&result| (result, number)));
-    }
-
     /// Rounds that each begin with a meeting, as does the end.
     fn work_list(&mut self, var: ValueId, facts: Facts, body: &'a [Stmt]) {
         let outer = std::mem::replace(&mut self.in_loop, true);
@@ -403,7 +349,7 @@ impl<'a> Walk<'a> {
         let open = own.iter().find(|other| other.number == place.number);
         let flight = open.and_then(|open| open.flight.clone());
         // Each round is waited for by a role of the region.
-        let waited = |flight: &Flight| matches!(flight, Flight::Round(barrier, _) if self.awaited.contains(barrier));
+        let waited = |flight: &Flight| matches!(flight, Flight::Round(barrier, _) if self.survey.awaited.contains(barrier));
         Place { flight: flight.filter(|flight| !waited(flight)), ..place }
     }
 
@@ -424,7 +370,8 @@ impl<'a> Walk<'a> {
             // A place that has no form may be any.
             let earlier = earlier.unwrap_or_else(|| Place { axes: Vec::new(), ..end.clone() });
             for later in head.ahead(&end) {
-                if threads::race(&self.known, &later.facts, &earlier, later) {
+                let is_known = self.reported.contains(&(later.param, earlier.span, later.span));
+                if !is_known && threads::race(&self.known, &later.facts, &earlier, later) {
                     self.report_race(&earlier, later);
                 }
             }
@@ -487,7 +434,7 @@ impl<'a> Walk<'a> {
     ) {
         let is_store = does != Does::Read;
         let Some(param) = access.storage.param() else { return };
-        if !self.stored.contains(&param) {
+        if !self.survey.stored.contains(&param) {
             return;
         }
         let of = (self.who(), spread);
@@ -523,7 +470,8 @@ impl<'a> Walk<'a> {
             let store = Store::new(owners, place.span, does, by);
             seen.store(store.late(late).in_list(in_list));
         } else {
-            seen.load(owners, place.span, late, by);
+            // The compiler puts a fence ahead of each copy that reads a buffer which the kernel may store to.
+            seen.load((owners, place.span), late, !of_ranks, by);
         }
         self.remember(place);
     }
@@ -555,7 +503,7 @@ impl<'a> Walk<'a> {
     }
 
     fn remember(&mut self, place: Place) {
-        let late = self.copied.contains(&place.param);
+        let late = self.survey.copied.contains(&place.param);
         self.heads.iter_mut().for_each(|head| head.touch(&place, late));
         if self.role.is_some() && !self.of_role.iter().any(|known| known.is_like(&place)) {
             if self.has_room(&self.of_role, &place) {
@@ -670,10 +618,10 @@ impl<'a> Walk<'a> {
     /// Loads of what other CTAs may store, stores to what they or other rounds may store or change, and changes by
     /// several operations.
     fn report_shared(&mut self) {
-        let words: Vec<[u32; 3]> = self.words.iter().map(|word| word.own).collect();
-        let sharing = Sharing { launch: &self.kernel.launch, words: &words, pairs: MAX_PAIRS };
+        let words: Vec<_> = self.words.iter().map(|word| (word.own, word.digit)).collect();
         for (id, seen) in std::mem::take(&mut self.seen) {
             let param = &self.kernel.params[id];
+            let sharing = Sharing::new(&self.kernel.launch, &words, MAX_PAIRS);
             for (later, earlier) in seen.mixed(&sharing) {
                 self.sink.push(
                     Diagnostic::error(
@@ -726,69 +674,16 @@ impl<'a> Walk<'a> {
                     ),
                 );
             }
-        }
-    }
-}
-
-/// What only the copies of a kernel ask for.
-impl Walk<'_> {
-    fn find_copies(&mut self, stmts: &[Stmt]) {
-        for stmt in stmts {
-            match &stmt.kind {
-                StmtKind::Outgoing(Outgoing::Copy { dest, .. }) => {
-                    self.copied.extend(dest.storage.param());
-                }
-                StmtKind::Pipe(PipeOp::Wait { barrier, .. }) => {
-                    self.awaited.insert(*barrier);
-                }
-                other => {
-                    let source = copied(other).and_then(|(source, _)| source.storage.param());
-                    self.copied.extend(source);
-                }
+            if let Some(span) = sharing.left_out.get() {
+                let message =
+                    format!("too many accesses of `{}` to compare between CTAs", param.name);
+                self.sink.push(
+                    Diagnostic::error(Code::E0219, message)
+                        .label(span, "this one is not compared with all others")
+                        .secondary(param.span, "declared here")
+                        .help("unroll fewer loops, or split the kernel"),
+                );
             }
-            for body in stmt.kind.bodies() {
-                self.find_copies(body);
-            }
-        }
-    }
-}
-
-fn find_stored(stmts: &[Stmt], found: &mut BTreeSet<ParamId>) {
-    for stmt in stmts {
-        match &stmt.kind {
-            StmtKind::Store { access, .. }
-            | StmtKind::Outgoing(Outgoing::Copy { dest: access, .. })
-            | StmtKind::Def { op: Op::Atomic { access, .. }, .. } => {
-                found.extend(access.storage.param());
-            }
-            StmtKind::Advance { word } => {
-                found.insert(word.param);
-            }
-            StmtKind::For { body, .. } | StmtKind::Role { body, .. } => find_stored(body, found),
-            StmtKind::If { then_body, else_body, .. } => {
-                find_stored(then_body, found);
-                find_stored(else_body, found);
-            }
-            StmtKind::Def { .. }
-            | StmtKind::SetVar { .. }
-            | StmtKind::Prefetch { .. }
-            | StmtKind::CopyAsync { .. }
-            | StmtKind::EmptyGroup
-            | StmtKind::Outgoing(_)
-            | StmtKind::Settle { .. }
-            | StmtKind::Warpgroup(_)
-            | StmtKind::Tensor(_)
-            | StmtKind::Sync
-            | StmtKind::Signal(_)
-            | StmtKind::Await(_)
-            | StmtKind::SyncCluster
-            | StmtKind::SyncRole
-            | StmtKind::Pipe(_)
-            | StmtKind::GridWait
-            | StmtKind::GridLaunch
-            | StmtKind::Assert { .. }
-            | StmtKind::Trace { .. }
-            | StmtKind::Printf { .. } => {}
         }
     }
 }

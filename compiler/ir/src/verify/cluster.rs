@@ -8,6 +8,7 @@
 //! apart where slots or slices provably are, or where they start at different places because the CTAs do.
 
 mod pair;
+mod ranks;
 mod varying;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,6 @@ use crate::kernel::{
     ClusterAxis, Kernel, Op, Outgoing, PipeOp, Stmt, StmtKind, TileAccess, ValueId, Warpgroup,
     defined_in,
 };
-use crate::ops::BinaryOp;
 use pair::{Access, Whose, meet};
 use varying::Varying;
 
@@ -38,7 +38,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         known: Knowledge::new(kernel),
         facts: Facts::new(),
         varying: Varying::of(kernel),
-        onwards: BTreeMap::new(),
+        ops: BTreeMap::new(),
         divided: None,
         recent: Vec::new(),
         reported: Vec::new(),
@@ -74,8 +74,8 @@ struct Walk<'a> {
     known: Knowledge<'a>,
     facts: Facts,
     varying: Varying,
-    /// Scalars that are the rank of the CTA so many ranks on.
-    onwards: BTreeMap<ValueId, i128>,
+    /// How scalars are computed.
+    ops: BTreeMap<ValueId, &'a Op>,
     /// The condition or bound around this place in which CTAs of a cluster may differ.
     divided: Option<Span>,
     /// Accesses since the last `sync cluster` on some path.
@@ -87,8 +87,8 @@ struct Walk<'a> {
     sink: &'a mut Sink,
 }
 
-impl Walk<'_> {
-    fn block(&mut self, stmts: &[Stmt]) {
+impl<'a> Walk<'a> {
+    fn block(&mut self, stmts: &'a [Stmt]) {
         for stmt in stmts {
             let Some(left) = self.visits.checked_sub(1) else { return };
             self.visits = left;
@@ -107,7 +107,7 @@ impl Walk<'_> {
         }
     }
 
-    fn under(&mut self, facts: Facts, body: &[Stmt]) {
+    fn under(&mut self, facts: Facts, body: &'a [Stmt]) {
         let depth = self.facts.len();
         self.facts.extend(facts);
         self.block(body);
@@ -122,13 +122,13 @@ impl Walk<'_> {
         self.divided = outer;
     }
 
-    fn stmt(&mut self, stmt: &Stmt) {
+    fn stmt(&mut self, stmt: &'a Stmt) {
         match &stmt.kind {
             StmtKind::Def { results, op } => {
                 if let Op::Load { access, .. } = op {
                     self.touch(access, false);
                 }
-                self.note_onwards(results, op);
+                self.ops.extend(results.first().map(|&result| (result, op)));
                 self.known.define(results, op, &self.facts);
             }
             StmtKind::Store { access, .. } => self.touch(access, true),
@@ -183,7 +183,13 @@ impl Walk<'_> {
     }
 
     /// Where CTAs may differ, one is in either arm while another is in the other.
-    fn choice(&mut self, cond: ValueId, then_body: &[Stmt], else_body: &[Stmt], varies: bool) {
+    fn choice(
+        &mut self,
+        cond: ValueId,
+        then_body: &'a [Stmt],
+        else_body: &'a [Stmt],
+        varies: bool,
+    ) {
         let decided = self.known.decided(cond);
         let before = self.recent.clone();
         if decided != Some(false) {
@@ -203,7 +209,7 @@ impl Walk<'_> {
 
     /// In a loop that meets in every round, CTAs are in one round, or one behind a `sync cluster` of it; in any other
     /// loop they may be in any two rounds.
-    fn rounds(&mut self, var: ValueId, step: u32, facts: Facts, body: &[Stmt]) {
+    fn rounds(&mut self, var: ValueId, step: u32, facts: Facts, body: &'a [Stmt]) {
         if !meets(body) || self.divided.is_some() {
             self.varying.part(var, body);
             self.under(facts, body);
@@ -260,8 +266,7 @@ impl Walk<'_> {
         }
         let whose = access.storage.cta().map_or(Whose::Own, |cta| self.whose(cta));
         let by = self.only_cta();
-        let form = |value| self.known.form(value);
-        let Some(new) = Access::of(access, writes, whose, by, form) else { return };
+        let Some(new) = Access::of(access, writes, whose, by, &self.known) else { return };
         let clash = self
             .recent
             .iter()
@@ -290,27 +295,9 @@ impl Walk<'_> {
 
     /// The CTA that a scalar chooses.
     fn whose(&self, cta: ValueId) -> Whose {
-        if let Some(&onwards) = self.onwards.get(&cta) {
-            return Whose::Onwards(onwards);
-        }
-        match self.known.form(cta).as_constant() {
-            Some(rank) => Whose::Rank(rank),
-            None => Whose::Any,
-        }
-    }
-
-    /// Notes `(cluster.rank + n) % size`.
-    fn note_onwards(&mut self, results: &[ValueId], op: &Op) {
-        let Op::Binary { op: BinaryOp::Rem, a, b } = op else { return };
-        let size = i128::from(self.kernel.launch.cluster_size());
-        let rank = Form::symbol(Symbol::Cluster(ClusterAxis::Rank));
-        let onwards = self.known.form(*a).plus(-1, &rank).and_then(|rest| rest.as_constant());
-        if let (Some(n), Some(size_said)) = (onwards, self.known.form(*b).as_constant())
-            && n >= 0
-            && size_said == size
-        {
-            self.onwards.extend(results.iter().map(|&result| (result, n % size)));
-        }
+        let size = self.kernel.launch.cluster_size();
+        let ranks = (0..size).map(|rank| ranks::on_rank(self.kernel, &self.ops, cta, rank));
+        ranks.collect::<Option<_>>().map_or(Whose::Any, Whose::Ranks)
     }
 
     fn report(&mut self, earlier: &Access, later: &Access) {
@@ -324,9 +311,7 @@ impl Walk<'_> {
             let what = if access.writes { "writes" } else { "reads" };
             let whose = match access.whose {
                 Whose::Own => "its own",
-                Whose::Rank(_) | Whose::Onwards(_) | Whose::Any => {
-                    "shared memory of a CTA of the cluster"
-                }
+                Whose::Ranks(_) | Whose::Any => "shared memory of a CTA of the cluster",
             };
             format!("{what} {whose}")
         };

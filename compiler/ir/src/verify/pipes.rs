@@ -12,19 +12,21 @@ mod exact;
 mod inbox;
 mod pair;
 mod rounds;
+mod runs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
-use super::scalars::{Facts, Form, Knowledge, Symbol};
+use super::scalars::{Facts, Form, Knowledge};
 use crate::kernel::{
-    Barrier, BarrierId, Between, Kernel, PipeOp, RoleId, Stmt, StmtKind, TileAccess, ValueId,
+    Barrier, BarrierId, Between, Kernel, PipeOp, RoleId, Stmt, StmtKind, TileAccess, defined_in,
 };
 use exact::Exact;
 pub(super) use inbox::inboxes;
 use rounds::Rounds;
+use runs::{Count, Key, Loop, Run};
 
 /// What all findings of this pass say first.
 const TITLE: &str = "a slot does not go round between its roles";
@@ -43,8 +45,10 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         is_conditional: None,
         groups: Vec::new(),
         begun: 0,
+        ops: 0,
         ended: Vec::new(),
         sequences: BTreeMap::new(),
+        gaps: BTreeSet::new(),
         findings: Vec::new(),
     };
     walk.block(&kernel.body);
@@ -88,31 +92,17 @@ struct Group {
     waited: bool,
     released: Option<BarrierId>,
     bytes: u64,
+    /// Its first and its last operation, counted in the role.
+    ops: (usize, usize),
 }
 
 /// The indices that a role has handled on one side of a barrier.
 #[derive(Clone)]
 struct Sequence {
     /// How many: those from 0 on.
-    count: Form,
+    count: Count,
     span: Span,
     region: usize,
-}
-
-/// The indices of a group.
-struct Ended {
-    order: usize,
-    key: (BarrierId, RoleId, bool),
-    start: Form,
-    count: Form,
-    span: Span,
-}
-
-struct Loop {
-    var: ValueId,
-    start: ValueId,
-    end: ValueId,
-    step: u32,
 }
 
 struct Walk<'a> {
@@ -128,9 +118,13 @@ struct Walk<'a> {
     groups: Vec<Group>,
     /// Groups of the role that have begun.
     begun: usize,
-    /// Those that have ended, with their indices: begin, barrier, side, first, number, place.
-    ended: Vec<Ended>,
-    sequences: BTreeMap<(BarrierId, RoleId, bool), Sequence>,
+    /// Operations of the role so far.
+    ops: usize,
+    /// The indices of the list of statements around this place.
+    ended: Vec<Run>,
+    sequences: BTreeMap<Key, Sequence>,
+    /// Barriers of which an index does not go on.
+    gaps: BTreeSet<BarrierId>,
     /// What is wrong, by the barrier that names the pipeline.
     findings: Vec<(BarrierId, Diagnostic)>,
 }
@@ -144,6 +138,73 @@ impl<'a> Walk<'a> {
         for group in std::mem::replace(&mut self.groups, outer) {
             self.finish(&group);
         }
+    }
+
+    /// The body of a loop, of whose rounds each goes on where the one before has ended.
+    fn rounds(&mut self, facts: Facts, body: &[Stmt]) {
+        let outer = std::mem::take(&mut self.ended);
+        self.under(facts, body);
+        let runs = self.in_a_row();
+        let around = self.loops.pop();
+        self.ended = outer;
+        for run in runs {
+            let (barrier, span) = (run.key.0, run.span);
+            let all =
+                around.as_ref().and_then(|around| run.of_loop(&self.known, &self.facts, around));
+            match all {
+                Some(all) => self.ended.push(all),
+                None => self
+                    .wrong(barrier, span, "this index cannot be followed")
+                    .map(|d| {
+                        d.help("count it by a loop with step 1, or by constants: `for t in 0..n { open p@t; … }`")
+                    })
+                    .report(&mut self.findings),
+            }
+        }
+    }
+
+    /// What this list of statements handles, one run an end of a barrier: each index goes on from the last one.
+    fn in_a_row(&mut self) -> Vec<Run> {
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.sort_by_key(|run| run.order);
+        let mut rows: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
+        for run in ended {
+            rows.entry(run.key).or_default().push(run);
+        }
+        let mut found = Vec::new();
+        for (key, runs) in rows {
+            let mut runs = runs.into_iter();
+            let Some(mut row) = runs.next() else { continue };
+            let mut before = vec![(row.ops.1, row.held)];
+            for run in runs {
+                let open = before.iter().filter(|(last, _)| *last >= run.ops.0);
+                let held = open.fold(run.held, |sum, (_, held)| sum.saturating_add(*held));
+                before.push((run.ops.1, run.held));
+                let barrier = &self.kernel.barriers[key.0];
+                if barrier.partner.is_some() && held > barrier.slots {
+                    self.wrong(
+                        key.0,
+                        run.span,
+                        "more indices are held at once than there are slots",
+                    )
+                    .map(|d| d.help("release one before the next, or take more stages"))
+                    .report(&mut self.findings);
+                }
+                match row.then(&run) {
+                    Some(both) => row = Run { held: row.held.max(held), ..both },
+                    None => self.gap(key.0, run.span),
+                }
+            }
+            found.push(row);
+        }
+        found
+    }
+
+    fn gap(&mut self, barrier: BarrierId, span: Span) {
+        self.gaps.insert(barrier);
+        self.wrong(barrier, span, "indices do not go on from the last one")
+            .map(|d| d.help("handle every index from 0 on once, in order"))
+            .report(&mut self.findings);
     }
 
     fn under(&mut self, facts: Facts, body: &[Stmt]) {
@@ -160,18 +221,19 @@ impl<'a> Walk<'a> {
             StmtKind::Role { role, body } => {
                 self.role = Some(*role);
                 self.begun = 0;
+                self.ops = 0;
                 self.block(body);
                 self.chain();
                 self.role = None;
             }
             StmtKind::For { var, start, end, step, tickets, body } => {
                 let facts = self.known.bind_loop(*var, *start, *end, *step);
-                self.loops.push(Loop { var: *var, start: *start, end: *end, step: *step });
+                let own = defined_in(body);
+                self.loops.push(Loop { var: *var, start: *start, end: *end, step: *step, own });
                 let outer = self.is_conditional;
                 self.is_conditional = outer.or(tickets.map(|_| stmt.span));
-                self.under(facts, body);
+                self.rounds(facts, body);
                 self.is_conditional = outer;
-                self.loops.pop();
             }
             StmtKind::If { cond, then_body, else_body } => {
                 let decided = self.known.decided(*cond);
@@ -231,6 +293,7 @@ impl<'a> Walk<'a> {
                 .report(&mut self.findings);
             return;
         }
+        self.ops += 1;
         let (barrier, at) = op.place();
         let index = self.known.form(at);
         let found = self.groups.iter().position(|g| g.barrier == pipeline && g.index == index);
@@ -253,6 +316,7 @@ impl<'a> Walk<'a> {
                     waited: false,
                     released: None,
                     bytes: 0,
+                    ops: (self.ops, self.ops),
                 };
                 self.begun += 1;
                 self.groups.push(group);
@@ -272,6 +336,7 @@ impl<'a> Walk<'a> {
         let bytes =
             if let PipeOp::Copy { dest, .. } = op { bytes_of(self.kernel, dest) } else { 0 };
         let group = &mut self.groups[at];
+        group.ops.1 = self.ops;
         let again = match op {
             PipeOp::Open { .. } => std::mem::replace(&mut group.opened, true),
             PipeOp::Wait { .. } => std::mem::replace(&mut group.waited, true),
@@ -318,52 +383,36 @@ impl<'a> Walk<'a> {
             }
         }
         let arrives = group.opened || (full.partner.is_none() && group.released.is_some());
-        let Some((start, count)) = self.indices(group) else {
-            self.wrong(group.barrier, group.span, "this index cannot be followed")
-                .map(|d| {
-                    d.help("count it by a loop with step 1, or by constants: `for t in 0..n { open p@t; … }`")
-                })
-                .report(&mut self.findings);
-            return;
-        };
         let key = (group.barrier, role, arrives);
-        let (order, span) = (group.order, group.span);
-        self.ended.push(Ended { order, key, start, count, span });
+        self.ended.push(Run {
+            order: group.order,
+            key,
+            start: group.index.clone(),
+            count: Count { known: Form::constant(1), rest: None },
+            span: group.span,
+            ops: group.ops,
+            held: 1,
+        });
     }
 
-    /// Indices of a role go on from each list of statements to the next.
+    /// The indices of a role start at 0.
     fn chain(&mut self) {
-        let mut ended = std::mem::take(&mut self.ended);
-        ended.sort_by_key(|group| group.order);
-        for Ended { key, start, count, span, .. } in ended {
-            let before = self.sequences.get(&key).map(|s| s.count.clone());
-            let expected = before.unwrap_or(Form::constant(0));
-            let gap = start.plus(-1, &expected).and_then(|gap| gap.as_constant());
-            if gap != Some(0) {
-                self.wrong(key.0, span, "indices do not go on from the last one")
-                    .map(|d| d.help("handle every index from 0 on once, in order"))
-                    .report(&mut self.findings);
-            }
-            if let Some(sum) = start.plus(1, &count) {
-                let region = self.region;
-                self.sequences.insert(key, Sequence { count: sum, span, region });
-            }
+        for run in self.in_a_row() {
+            let zero = Count { known: Form::default(), rest: None };
+            let before =
+                self.sequences.get(&run.key).map_or(zero, |sequence| sequence.count.clone());
+            let (key, span) = (run.key, run.span);
+            let so_far = Run { start: Form::default(), count: before, ..run.clone() };
+            let count = match so_far.then(&run) {
+                Some(both) => both.count,
+                None => {
+                    self.gap(key.0, span);
+                    run.count
+                }
+            };
+            let region = self.region;
+            self.sequences.insert(key, Sequence { count, span, region });
         }
-    }
-
-    /// First index and number of the indices that a group handles in all rounds of the loop around it.
-    fn indices(&self, group: &Group) -> Option<(Form, Form)> {
-        let Some(around) = self.loops.last() else {
-            return Some((group.index.clone(), Form::constant(1)));
-        };
-        let symbol = Symbol::Value(around.var);
-        if self.loops.len() != 1 || around.step != 1 || group.index.terms.get(&symbol) != Some(&1) {
-            return None;
-        }
-        let offset = group.index.plus(-1, &Form::symbol(symbol))?;
-        let (start, end) = (self.known.form(around.start), self.known.form(around.end));
-        let count = end.plus(-1, &start)?;
-        self.known.proves(&count, &self.facts).then_some((start.plus(1, &offset)?, count))
     }
 
     /// Every role of a barrier handles as many indices as the others.
@@ -373,7 +422,10 @@ impl<'a> Walk<'a> {
             if self.pipeline(id) != id || barrier.is_prepaid() || is_elsewhere {
                 continue;
             }
-            self.runs_ahead(id, barrier);
+            let has_gap = self.gaps.contains(&id);
+            if !has_gap {
+                self.runs_ahead(id, barrier);
+            }
             let mut first: Option<Sequence> = None;
             let ends = barrier
                 .from
@@ -389,8 +441,8 @@ impl<'a> Walk<'a> {
                     first = Some(own);
                     continue;
                 };
-                let same = own.count.plus(-1, &first.count).and_then(|d| d.as_constant());
-                if same != Some(0) || own.region != first.region {
+                let is_same = has_gap || own.count.is_same(&first.count);
+                if !is_same || own.region != first.region {
                     let why = if own.region == first.region {
                         "another number of rounds than at the other end, as far as can be proved"
                     } else {

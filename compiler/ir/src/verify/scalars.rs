@@ -4,6 +4,10 @@
 //! of `if`, `min`, `max`, `/` and `%` by a constant, `select`, and the intervals of reductions; nothing else,
 //! so it always ends. A tile of integers is handled like a scalar: the form holds for each element.
 
+mod alike;
+mod facts;
+mod form;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_abi::DType;
@@ -13,109 +17,10 @@ use crate::kernel::{
     ClusterAxis, ContractBound, Extent, Kernel, Literal, Op, ParamId, Storage, ValueId,
 };
 use crate::ops::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
-
-/// An inclusive interval; `None` is unbounded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Interval {
-    pub(super) lo: Option<i128>,
-    pub(super) hi: Option<i128>,
-}
-
-impl Interval {
-    pub(super) const TOP: Interval = Interval { lo: None, hi: None };
-
-    pub(super) fn new(lo: i128, hi: i128) -> Interval {
-        Interval { lo: Some(lo), hi: Some(hi) }
-    }
-
-    /// True where every number of it is one of `other`; never for an unbounded one.
-    fn lies_in(self, other: Interval) -> bool {
-        let inside = |a: Option<i128>, b: Option<i128>, f: fn(&i128, &i128) -> bool| {
-            a.zip(b).is_some_and(|(a, b)| f(&a, &b))
-        };
-        inside(self.lo, other.lo, i128::ge) && inside(self.hi, other.hi, i128::le)
-    }
-
-    fn join(self, other: Interval) -> Interval {
-        let both = |a: Option<i128>, b: Option<i128>, f: fn(i128, i128) -> i128| Some(f(a?, b?));
-        Interval { lo: both(self.lo, other.lo, i128::min), hi: both(self.hi, other.hi, i128::max) }
-    }
-
-    fn meet(self, other: Interval) -> Interval {
-        let either = |a: Option<i128>, b: Option<i128>, f: fn(i128, i128) -> i128| match (a, b) {
-            (Some(a), Some(b)) => Some(f(a, b)),
-            (a, b) => a.or(b),
-        };
-        Interval {
-            lo: either(self.lo, other.lo, i128::max),
-            hi: either(self.hi, other.hi, i128::min),
-        }
-    }
-}
-
-/// Something whose value is not a linear combination of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Symbol {
-    /// A value of the kernel.
-    Value(ValueId),
-    /// A `scalar` parameter.
-    Param(ParamId),
-    /// Index of the CTA along one axis of the grid.
-    Cta(u8),
-    /// Place of the CTA in its cluster.
-    Cluster(ClusterAxis),
-    /// What another element of a tile is.
-    Other(ValueId),
-    /// What a value was in an earlier round of a loop.
-    Earlier(ValueId),
-    /// Rounds of the loop with this variable since then.
-    Rounds(ValueId),
-}
-
-/// `constant + sum of factor * symbol`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Form {
-    pub(super) constant: i128,
-    pub(super) terms: BTreeMap<Symbol, i128>,
-}
-
-impl Form {
-    pub(super) fn constant(constant: i128) -> Form {
-        Form { constant, terms: BTreeMap::new() }
-    }
-
-    pub(super) fn symbol(symbol: Symbol) -> Form {
-        Form { constant: 0, terms: BTreeMap::from([(symbol, 1)]) }
-    }
-
-    /// `self + factor * other`, or nothing when numbers grow absurd.
-    pub(super) fn plus(&self, factor: i128, other: &Form) -> Option<Form> {
-        let mut sum = self.clone();
-        sum.constant = sum.constant.checked_add(factor.checked_mul(other.constant)?)?;
-        for (&symbol, &f) in &other.terms {
-            let entry = sum.terms.entry(symbol).or_insert(0);
-            *entry = entry.checked_add(factor.checked_mul(f)?)?;
-            if *entry == 0 {
-                sum.terms.remove(&symbol);
-            }
-        }
-        Some(sum)
-    }
-
-    /// `self / divisor`, where it divides every part.
-    fn divided(&self, divisor: i128) -> Option<Form> {
-        let exact = self.constant % divisor == 0 && self.terms.values().all(|f| f % divisor == 0);
-        exact.then(|| Form {
-            constant: self.constant / divisor,
-            terms: self.terms.iter().map(|(&symbol, f)| (symbol, f / divisor)).collect(),
-        })
-    }
-
-    /// The value, if no symbol is left.
-    pub(super) fn as_constant(&self) -> Option<i128> {
-        self.terms.is_empty().then_some(self.constant)
-    }
-}
+use alike::Alike;
+pub(super) use alike::Joint;
+use facts::Always;
+pub(super) use form::{Form, Interval, Symbol};
 
 /// Forms that are known to be at least 0 at a place.
 pub(super) type Facts = Vec<Form>;
@@ -128,7 +33,9 @@ pub(super) struct Knowledge<'k> {
     conditions: BTreeMap<ValueId, Condition>,
     intervals: BTreeMap<Symbol, Interval>,
     /// Facts that hold wherever their symbols exist.
-    always: Facts,
+    always: Always,
+    /// Values that are computed alike.
+    alike: Alike,
 }
 
 #[derive(Debug, Clone)]
@@ -147,7 +54,8 @@ impl<'k> Knowledge<'k> {
             forms: kernel.values.iter().map(|_| None).collect(),
             conditions: BTreeMap::new(),
             intervals: BTreeMap::new(),
-            always: Facts::new(),
+            always: Always::default(),
+            alike: Alike::default(),
         };
         for axis in 0..3u8 {
             let count = kernel.launch.grid[usize::from(axis)];
@@ -206,7 +114,7 @@ impl<'k> Knowledge<'k> {
 
     /// True for a value whose form is exact, because no step to it can wrap.
     pub(super) fn is_linear(&self, value: ValueId) -> bool {
-        self.forms[value].is_some()
+        self.forms[value].is_some() && !self.alike.is_repeated(value)
     }
 
     /// The interval of a form under `facts`, from the intervals of its symbols.
@@ -217,7 +125,11 @@ impl<'k> Knowledge<'k> {
                 Symbol::Other(value) | Symbol::Earlier(value) => Symbol::Value(*value),
                 _ => *symbol,
             };
-            let i = self.intervals.get(&known).copied().unwrap_or(Interval::TOP);
+            let unknown = match symbol {
+                Symbol::Rounds(_) => Interval { lo: Some(1), hi: None },
+                _ => Interval::TOP,
+            };
+            let i = self.intervals.get(&known).copied().unwrap_or(unknown);
             let (lo, hi) = if factor >= 0 { (i.lo, i.hi) } else { (i.hi, i.lo) };
             let add = |sum: Option<i128>, bound: Option<i128>| {
                 sum?.checked_add(bound?.checked_mul(factor)?)
@@ -240,28 +152,6 @@ impl<'k> Knowledge<'k> {
             kept = kept.plus(factor, &Form::constant(bound))?;
         }
         Some(kept)
-    }
-
-    /// True where `form >= 0` follows from the intervals, one fact, or two.
-    pub(super) fn proves(&self, form: &Form, facts: &Facts) -> bool {
-        let at_least_zero = |f: &Form| self.interval(f).lo.is_some_and(|lo| lo >= 0);
-        if at_least_zero(form) {
-            return true;
-        }
-        let shares = |a: &Form, b: &Form| b.terms.keys().any(|s| a.terms.contains_key(s));
-        let all = || self.always.iter().chain(facts);
-        for first in all().filter(|f| shares(form, f)) {
-            let Some(rest) = form.plus(-1, first) else { continue };
-            if at_least_zero(&rest) {
-                return true;
-            }
-            for second in all().filter(|f| shares(&rest, f)) {
-                if rest.plus(-1, second).is_some_and(|r| at_least_zero(&r)) {
-                    return true;
-                }
-            }
-        }
-        false
     }
 
     /// The facts that hold where the bool `value` is `truth`.
@@ -359,12 +249,17 @@ impl<'k> Knowledge<'k> {
             return;
         }
         let symbol = Symbol::Value(result);
+        if let Some(first) = self.repeated(result, op) {
+            self.forms[result] = Some(Form::symbol(Symbol::Value(first)));
+            return;
+        }
         self.intervals.remove(&symbol);
         let range = dtype_interval(dtype);
         match self.form_of(result, op, facts) {
             // Arithmetic that may wrap is not linear.
             Some(form) if self.interval(&form).lies_in(range) => self.forms[result] = Some(form),
             Some(_) | None => {
+                self.remember(result, op);
                 // So far this speaks of numbers without end. Where one of them leaves the type, it comes
                 // back anywhere: the part of the interval inside of the type says nothing.
                 let exact = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
@@ -395,7 +290,7 @@ impl<'k> Knowledge<'k> {
             Op::Const(Literal::Int(n)) => Some(Form::constant(i128::from(*n))),
             Op::Const(Literal::Float(_) | Literal::Bool(_)) => None,
             Op::CtaIndex(axis) => Some(Form::symbol(Symbol::Cta(*axis))),
-            Op::ClusterIndex(axis) => Some(Form::symbol(Symbol::Cluster(*axis))),
+            Op::ClusterIndex(axis) => Some(self.cluster_index(*axis)),
             Op::ScalarParam(param) => Some(Form::symbol(Symbol::Param(*param))),
             Op::Iota => {
                 let n = self.kernel.values[result].shape.first().copied().unwrap_or(1);
@@ -461,7 +356,7 @@ impl<'k> Knowledge<'k> {
                     let absent = self.interval(&self.form(*other));
                     let interval = self.intervals.get(&symbol).copied().unwrap_or(Interval::TOP);
                     self.intervals.insert(symbol, interval.join(absent));
-                    self.always.retain(|f| !f.terms.contains_key(&symbol));
+                    self.always.forget(symbol);
                 }
                 None
             }
@@ -580,7 +475,7 @@ impl<'k> Knowledge<'k> {
             }
             BinaryOp::Div => {
                 if let Some(c) = constant.filter(|c| *c > 0) {
-                    if let Some(exact) = a.divided(c) {
+                    if let Some(exact) = a.divided(c).or_else(|| Some(self.digits(a, c)?.0)) {
                         return Some(exact);
                     }
                     let divide = |x: Option<i128>| x.map(|x| x / c);
@@ -591,12 +486,16 @@ impl<'k> Knowledge<'k> {
                         let q = Form::symbol(symbol);
                         let low = a.plus(-c, &q);
                         let high = Form::constant(c - 1).plus(c, &q).and_then(|f| f.plus(-1, a));
-                        self.always.extend([low, high].into_iter().flatten());
+                        [low, high].into_iter().flatten().for_each(|fact| self.always.push(fact));
                     }
                 }
             }
             BinaryOp::Rem => {
                 if let Some(c) = constant.filter(|c| *c > 0) {
+                    let known = self.place_in_cluster(a, c).or_else(|| Some(self.digits(a, c)?.1));
+                    if known.is_some() {
+                        return known;
+                    }
                     let non_negative = ia.lo.is_some_and(|lo| lo >= 0);
                     let hi = match ia.hi {
                         Some(hi) if non_negative => hi.min(c - 1),
@@ -631,28 +530,20 @@ impl<'k> Knowledge<'k> {
                 let own = Form::symbol(symbol);
                 for operand in [a, b] {
                     let fact = if least { operand.plus(-1, &own) } else { own.plus(-1, operand) };
-                    self.always.extend(fact);
+                    fact.into_iter().for_each(|fact| self.always.push(fact));
                 }
             }
-            BinaryOp::Or | BinaryOp::Xor => {}
+            BinaryOp::Or | BinaryOp::Xor => {
+                // No bit is above the highest of both.
+                let above = ia.lo.zip(ib.lo).is_some_and(|(a, b)| a >= 0 && b >= 0);
+                let most = ia.hi.zip(ib.hi).map(|(a, b)| a.max(b).unsigned_abs());
+                if let Some(most) = most.filter(|_| above) {
+                    let bits = 128 - most.leading_zeros();
+                    self.intervals.insert(symbol, Interval::new(0, (1 << bits.min(120)) - 1));
+                }
+            }
         }
         None
-    }
-
-    /// The interval of a form, narrowed by facts that bound it up to a constant.
-    pub(super) fn refined(&self, form: &Form, facts: &Facts) -> Interval {
-        let mut interval = self.interval(form);
-        for fact in self.always.iter().chain(facts) {
-            // fact = form + rest >= 0 bounds it below, fact = rest - form >= 0 above.
-            if let Some(rest) = fact.plus(-1, form) {
-                let bound = self.interval(&rest).hi.map(|hi| -hi);
-                interval = interval.meet(Interval { lo: bound, hi: None });
-            }
-            if let Some(rest) = fact.plus(1, form) {
-                interval = interval.meet(Interval { lo: None, hi: self.interval(&rest).hi });
-            }
-        }
-        interval
     }
 
     /// Takes the contract of `param` as known of `symbol`.

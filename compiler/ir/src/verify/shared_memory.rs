@@ -202,8 +202,10 @@ impl<'a> Walk<'a> {
                 let in_flight = !self.state.products.is_empty() && products::uses_vars(body);
                 if in_flight || state::touches(body) {
                     self.loops.push(stmt.span);
-                    self.rounds(stmt.span, (*var, *start, *end, *step), body);
+                    let header = (*var, *start, *end, *step);
+                    self.rounds(stmt.span, header, body);
                     self.loops.pop();
+                    self.note_waits(header, body);
                 }
             }
             StmtKind::If { cond, then_body, else_body } => {
@@ -406,7 +408,7 @@ impl<'a> Walk<'a> {
             return None;
         }
         let known = &self.known;
-        let mut touch = Touch::new(access, tile, slot, kind, spread, |value| known.form(value));
+        let mut touch = Touch::new(access, (tile, slot), kind, spread, known);
         touch.guards = self.region.guards_of(self.kernel, &touch);
         self.meet_tensor(&touch);
         self.meet(&touch);

@@ -199,7 +199,7 @@ impl Survey<'_> {
                 other.param == word.param
                     && other_number != number
                     && (other_number < number || !is_always(other_number))
-                    && !is_apart(&self.known.form(other.index), &form, grid)
+                    && !is_apart(&self.known, &self.known.form(other.index), &form, grid)
             });
             if let Some((_, other)) = other {
                 let name = &kernel.params[word.param].name;
@@ -269,9 +269,17 @@ impl Survey<'_> {
 /// The number of CTAs that share a word is the one that is stated.
 fn arrivals(kernel: &Kernel, known: &Knowledge<'_>, word: &Word, count: u32, sink: &mut Sink) {
     let form = known.form(word.index);
-    let Some(own) = arrivers(known, &form, kernel.launch.grid) else { return };
-    let along = kernel.launch.grid.iter().zip(own).map(|(&extent, own)| extent / own.max(1));
-    let sharers: u64 = along.map(u64::from).product();
+    let sharers = match arrivers(known, &form, kernel.launch.grid) {
+        Some(own) => {
+            let along = kernel.launch.grid.iter().zip(own);
+            along.map(|(&extent, own)| u64::from(extent / own.max(1))).product()
+        }
+        None => {
+            let wrong = |shares: &u64| *shares != u64::from(count);
+            let Some(all) = known.shares(&form) else { return };
+            all.into_iter().find(wrong).unwrap_or(u64::from(count))
+        }
+    };
     if sharers == u64::from(count) {
         return;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::scalars::{Facts, Form, Interval, Knowledge, Symbol};
 use super::place::{Place, Reach};
+use super::words::CtaDigit;
 use crate::kernel::{AxisIndex, Kernel, Op, ParamId, ValueId, ViewAxis};
 
 /// Axes of the grid.
@@ -12,11 +13,26 @@ type GridAxes = [bool; 3];
 /// Tickets, each with its factor and the number of values that it may have.
 type Rounds = BTreeMap<ValueId, (i128, i128)>;
 
+/// Parts of what lies in `lo..=hi`, each a factor with the number of values that it may have, and the bounds of the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Digits {
+    of: Vec<(i128, i128)>,
+    lo: i128,
+    hi: i128,
+}
+
 /// The positions of an access along an axis of its view, as a function of the CTA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Owner {
     /// `sum of factor * cta + sum of factor * ticket + sum of factor * scalar + something in lo..=hi`.
-    Affine { ctas: [i128; 3], rounds: Rounds, scalars: BTreeMap<ParamId, i128>, lo: i128, hi: i128 },
+    Affine {
+        ctas: [i128; 3],
+        rounds: Rounds,
+        scalars: BTreeMap<ParamId, i128>,
+        lo: i128,
+        hi: i128,
+        digits: Digits,
+    },
     /// A value that is another one in each CTA, along these axes of the grid.
     Slot { value: ValueId, constant: i128, grid: GridAxes },
     /// Anything.
@@ -26,7 +42,7 @@ enum Owner {
 impl Owner {
     /// The least and the greatest position of all CTAs and rounds, beside what scalars add.
     fn range(&self, grid: [u32; 3]) -> Option<(i128, i128, &BTreeMap<ParamId, i128>)> {
-        let Owner::Affine { ctas, rounds, scalars, lo, hi } = self else { return None };
+        let Owner::Affine { ctas, rounds, scalars, lo, hi, .. } = self else { return None };
         let of_ctas = ctas.iter().zip(grid).map(|(&factor, extent)| (factor, i128::from(extent)));
         let (mut lo, mut hi) = (*lo, *hi);
         for (factor, count) in of_ctas.chain(rounds.values().copied()) {
@@ -39,13 +55,14 @@ impl Owner {
 
     /// The positions on any rank: what scalars add is something else on each.
     fn on_any_rank(self, known: &Knowledge<'_>) -> Owner {
-        let Owner::Affine { ctas, rounds, scalars, lo, hi } = self else { return self };
+        let Owner::Affine { ctas, rounds, scalars, lo, hi, .. } = self else { return self };
         let terms = scalars.into_iter().map(|(param, factor)| (Symbol::Param(param), factor));
         let added = known.interval(&Form { constant: 0, terms: terms.collect() });
         let sum = |a: i128, b: Option<i128>| b.and_then(|b| a.checked_add(b));
         match (sum(lo, added.lo), sum(hi, added.hi)) {
             (Some(lo), Some(hi)) => {
-                Owner::Affine { ctas, rounds, scalars: BTreeMap::new(), lo, hi }
+                let digits = Digits { of: Vec::new(), lo, hi };
+                Owner::Affine { ctas, rounds, scalars: BTreeMap::new(), lo, hi, digits }
             }
             (_, _) => Owner::Unknown,
         }
@@ -55,10 +72,49 @@ impl Owner {
 /// An access, as far as it tells CTAs apart; one of memory of ranks, as far as it does on any rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owners {
-    /// One an axis of the view.
-    axes: Vec<(ViewAxis, Owner)>,
+    /// One an axis of the view, and of sums of positions along several, times factors.
+    axes: Vec<(Vec<(ViewAxis, i128)>, Owner)>,
     /// The only CTA along an axis of the grid that comes here.
     only: [Option<i128>; 3],
+    /// Digits of the CTA's number in the positions along an axis.
+    digits: Vec<Digit>,
+}
+
+/// Positions `factor * symbol + something in lo..=hi` along an axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Digit {
+    axis: ViewAxis,
+    symbol: Symbol,
+    factor: i128,
+    lo: i128,
+    hi: i128,
+}
+
+impl Digit {
+    /// The digits of the CTA's number in an access.
+    fn all(known: &Knowledge<'_>, place: &Place) -> Vec<Digit> {
+        let mut found = Vec::new();
+        for (axis, side) in place.axes.iter().zip(&place.sides) {
+            let (start, len) = match &side.reach {
+                Reach::Run { start, len, .. } => (start, *len),
+                Reach::Each(form) => (form, 1),
+            };
+            for (&symbol, &factor) in &start.terms {
+                if !known.is_digit_of_cta(symbol) {
+                    continue;
+                }
+                let rest = start.plus(-factor, &Form::symbol(symbol));
+                let Some(Interval { lo: Some(lo), hi: Some(hi) }) =
+                    rest.map(|rest| known.interval(&rest))
+                else {
+                    continue;
+                };
+                let hi = hi.saturating_add(i128::from(len.max(1)) - 1);
+                found.push(Digit { axis: axis.clone(), symbol, factor, lo, hi });
+            }
+        }
+        found
+    }
 }
 
 impl Owners {
@@ -82,14 +138,24 @@ impl Owners {
             Reach::Each(form) => on_rank(affine(known, tickets, form, 1)),
         };
         let axes = place.axes.iter().zip(&place.sides);
+        let axes = axes.map(|(axis, side)| (vec![(axis.clone(), 1)], owner(&side.reach)));
+        let sums = place.joint.iter().filter_map(|joint| {
+            let axis = |&(at, factor): &(usize, i128)| Some((place.axes.get(at)?.clone(), factor));
+            let of = joint.of.iter().map(axis).collect::<Option<Vec<_>>>()?;
+            let may_be_slot = joint.len == 1 && !of_ranks;
+            let slot = may_be_slot.then(|| slot(kernel, known, loads, &joint.start, &place.facts));
+            let affine = || on_rank(affine(known, tickets, &joint.start, joint.len));
+            Some((of, slot.flatten().unwrap_or_else(affine)))
+        });
         let only = |axis: u8| {
             let cta = Form::symbol(Symbol::Cta(axis));
             let Interval { lo, hi } = known.refined(&cta, &place.facts);
             lo.filter(|_| lo == hi)
         };
         Owners {
-            axes: axes.map(|(axis, side)| (axis.clone(), owner(&side.reach))).collect(),
+            axes: axes.chain(sums).collect(),
             only: [only(0), only(1), only(2)],
+            digits: if of_ranks { Vec::new() } else { Digit::all(known, place) },
         }
     }
 
@@ -114,6 +180,49 @@ impl Owners {
                 (_, _) => false,
             })
         })
+    }
+
+    /// True where no CTA with another digit touches by `other` what a CTA touches by `self`.
+    pub(super) fn is_of_digit(&self, other: &Owners, digit: CtaDigit, grid: [u32; 3]) -> bool {
+        let theirs = other.in_digit(digit, grid);
+        self.in_digit(digit, grid).iter().any(|mine| {
+            let mut same = theirs
+                .iter()
+                .filter(|theirs| theirs.axis == mine.axis && theirs.factor == mine.factor);
+            same.any(|theirs| {
+                let width = mine.hi.max(theirs.hi).checked_sub(mine.lo.min(theirs.lo));
+                width.is_some_and(|width| width < mine.factor.saturating_abs())
+            })
+        })
+    }
+
+    /// The positions by a digit, along each axis where that is known.
+    fn in_digit(&self, digit: CtaDigit, grid: [u32; 3]) -> Vec<Digit> {
+        let own = self.digits.iter().filter(|known| known.symbol == digit.symbol);
+        let mut found: Vec<Digit> = own.cloned().collect();
+        // `cta.x` is the divisor times the quotient and less than the divisor more.
+        let whole = |owner: &Owner| {
+            let (axis, divisor) = digit.of?;
+            let Owner::Affine { ctas, rounds, scalars, lo, hi, .. } = owner else { return None };
+            if !rounds.is_empty() || !scalars.is_empty() {
+                return None;
+            }
+            let (mut lo, mut hi) = (*lo, *hi);
+            for (at, (&factor, extent)) in ctas.iter().zip(grid).enumerate() {
+                let count = if at == usize::from(axis) { divisor } else { extent.into() };
+                let last = factor.checked_mul(count - 1)?;
+                lo = lo.checked_add(last.min(0))?;
+                hi = hi.checked_add(last.max(0))?;
+            }
+            Some((ctas[usize::from(axis)].checked_mul(divisor)?, lo, hi))
+        };
+        for (of, owner) in &self.axes {
+            if let ([(axis, 1)], Some((factor, lo, hi))) = (of.as_slice(), whole(owner)) {
+                let (axis, symbol) = (axis.clone(), digit.symbol);
+                found.push(Digit { axis, symbol, factor, lo, hi });
+            }
+        }
+        found
     }
 
     /// True where no other CTA touches by `other` what a CTA touches by `self`; of `between` an extent is 1 where CTAs
@@ -147,8 +256,15 @@ pub(in crate::verify) fn tell_apart(known: &Knowledge<'_>, forms: &[Form], grid:
 fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
     match (a, b) {
         (
-            Owner::Affine { ctas, rounds, scalars, lo, hi },
-            Owner::Affine { ctas: other, rounds: those, scalars: others, lo: low, hi: high },
+            Owner::Affine { ctas, rounds, scalars, lo, hi, digits },
+            Owner::Affine {
+                ctas: other,
+                rounds: those,
+                scalars: others,
+                lo: low,
+                hi: high,
+                digits: theirs,
+            },
         ) if ctas == other && rounds == those && scalars == others => {
             // Whatever the CTA is, one stays below the other.
             if ctas.iter().all(|&factor| factor == 0)
@@ -157,34 +273,53 @@ fn separated(a: &Owner, b: &Owner, grid: [u32; 3]) -> GridAxes {
             {
                 return [true; 3];
             }
-            // A number in mixed radix: each digit is at least as wide as all below it.
             let of_ctas = (0..3).filter(|&axis| grid[axis] > 1 && ctas[axis] != 0);
-            let of_ctas = of_ctas.map(|axis| (ctas[axis], i128::from(grid[axis]), Some(axis)));
-            let of_rounds = rounds.values().map(|&(factor, count)| (factor, count, None));
-            let mut digits: Vec<(i128, i128, Option<usize>)> = of_ctas.chain(of_rounds).collect();
-            digits.sort_by_key(|&(factor, ..)| factor.unsigned_abs());
-            let mut width = hi.max(high).checked_sub(*lo.min(low)).and_then(|w| w.checked_add(1));
-            let mut found = [false; 3];
-            for (factor, count, axis) in digits {
-                let (Some(below), Some(step)) = (width, factor.checked_abs()) else {
-                    return [false; 3];
-                };
-                if step < below {
-                    return [false; 3];
-                }
-                let rest = step.checked_mul(count - 1);
-                width = rest.and_then(|rest| rest.checked_add(below));
-                match axis {
-                    Some(axis) => found[axis] = true,
-                    // A ticket is in the hands of one CTA.
-                    None => found = [true; 3],
-                }
+            let of_ctas = of_ctas.map(|axis| (ctas[axis], i128::from(grid[axis]), Says::Cta(axis)));
+            let of_rounds = rounds.values().map(|&(factor, count)| (factor, count, Says::Ticket));
+            let all: Vec<_> = of_ctas.chain(of_rounds).collect();
+            let found = in_digits(all.clone(), (*lo.min(low), *hi.max(high)));
+            if found == [false; 3] && digits.of == theirs.of {
+                let others =
+                    digits.of.iter().map(|&(factor, count)| (factor, count, Says::Nothing));
+                let bounds = (digits.lo.min(theirs.lo), digits.hi.max(theirs.hi));
+                return in_digits(all.into_iter().chain(others).collect(), bounds);
             }
             found
         }
         (Owner::Slot { grid, .. }, Owner::Slot { .. }) if a == b => *grid,
         (Owner::Affine { .. } | Owner::Slot { .. } | Owner::Unknown, _) => [false; 3],
     }
+}
+
+/// What a digit of a position says.
+#[derive(Debug, Clone, Copy)]
+enum Says {
+    /// The CTA along an axis of the grid.
+    Cta(usize),
+    /// A ticket, which is in the hands of one CTA.
+    Ticket,
+    Nothing,
+}
+
+/// The axes that positions tell which are a number in mixed radix: each digit is at least as wide as all below it.
+fn in_digits(mut digits: Vec<(i128, i128, Says)>, (lo, hi): (i128, i128)) -> GridAxes {
+    digits.sort_by_key(|&(factor, ..)| factor.unsigned_abs());
+    let mut width = hi.checked_sub(lo).and_then(|w| w.checked_add(1));
+    let mut found = [false; 3];
+    for (factor, count, says) in digits {
+        let (Some(below), Some(step)) = (width, factor.checked_abs()) else { return [false; 3] };
+        if step < below {
+            return [false; 3];
+        }
+        let rest = step.checked_mul(count - 1);
+        width = rest.and_then(|rest| rest.checked_add(below));
+        match says {
+            Says::Cta(axis) => found[axis] = true,
+            Says::Ticket => found = [true; 3],
+            Says::Nothing => {}
+        }
+    }
+    found
 }
 
 fn affine(known: &Knowledge<'_>, tickets: &[ValueId], start: &Form, len: u32) -> Owner {
@@ -217,10 +352,27 @@ fn affine(known: &Knowledge<'_>, tickets: &[ValueId], start: &Form, len: u32) ->
     let Interval { lo: Some(lo), hi: Some(hi) } = known.interval(&rest) else {
         return Owner::Unknown;
     };
-    match hi.checked_add(i128::from(len.max(1)) - 1) {
-        Some(hi) => Owner::Affine { ctas, rounds, scalars, lo, hi },
-        None => Owner::Unknown,
+    let wider = |hi: i128| hi.checked_add(i128::from(len.max(1)) - 1);
+    let (Some(hi), Some(digits)) = (wider(hi), digits(known, &rest, len)) else {
+        return Owner::Unknown;
+    };
+    Owner::Affine { ctas, rounds, scalars, lo, hi, digits }
+}
+
+/// What is no CTA, ticket or scalar, each for itself where it has bounds.
+fn digits(known: &Knowledge<'_>, rest: &Form, len: u32) -> Option<Digits> {
+    let mut of = Vec::new();
+    let mut lo = rest.constant;
+    for (&symbol, &factor) in &rest.terms {
+        let Interval { lo: Some(least), hi: Some(most) } = known.interval(&Form::symbol(symbol))
+        else {
+            return None;
+        };
+        lo = lo.checked_add(factor.checked_mul(least)?)?;
+        of.push((factor, most.checked_sub(least)?.checked_add(1)?.max(1)));
     }
+    of.sort_unstable();
+    Some(Digits { of, lo, hi: lo.checked_add(i128::from(len.max(1)) - 1)? })
 }
 
 /// A position that is loaded from data which a contract calls distinct, each CTA another element.

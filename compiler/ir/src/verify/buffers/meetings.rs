@@ -3,11 +3,13 @@
 //! Between a load and a later store of one cluster stands a meeting where every path from one to the other has a
 //! `sync cluster`. A load that comes after a store is never in order: the emulator would not show what it reads.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use kernel_dsl::source::Span;
 
 use super::ctas::Owners;
+use super::words::CtaDigit;
 use super::{Does, MAX_RECENT};
 use crate::kernel::Launch;
 
@@ -43,9 +45,9 @@ impl News {
 /// Accesses that come before one, each with the number of the word that says so to those who share it.
 type Behind = BTreeSet<(usize, usize)>;
 
-/// What comes before an access from now on; one that goes on by itself is told nothing.
-fn heard<'n>(late: bool, news: impl Iterator<Item = &'n News>) -> Behind {
-    let numbered = news.enumerate().filter(|_| !late);
+/// What comes before an access from now on, if it is told.
+fn heard<'n>(is_told: bool, news: impl Iterator<Item = &'n News>) -> Behind {
+    let numbered = news.enumerate().filter(|_| is_told);
     numbered.flat_map(|(number, news)| news.heard.iter().map(move |&word| (number, word))).collect()
 }
 
@@ -108,32 +110,56 @@ impl Store {
     }
 }
 
+/// Extents of the grid, of which one is 1 where CTAs along it are in order; and the digit of the CTA's number, of which CTAs
+/// with the same one are.
+pub(super) type Ordered = ([u32; 3], Option<CtaDigit>);
+
 /// What CTAs there are, and of each word along which axes of the grid they have their own.
 pub(super) struct Sharing<'a> {
     pub(super) launch: &'a Launch,
-    pub(super) words: &'a [[u32; 3]],
-    /// Pairs of accesses that may be compared.
-    pub(super) pairs: u32,
+    pub(super) words: &'a [Ordered],
+    /// Pairs of accesses of a buffer that may still be compared.
+    pub(super) pairs: Cell<u32>,
+    /// The first access that was not compared with all others.
+    pub(super) left_out: Cell<Option<Span>>,
 }
 
-impl Sharing<'_> {
+impl<'a> Sharing<'a> {
+    pub(super) fn new(launch: &'a Launch, words: &'a [Ordered], pairs: u32) -> Sharing<'a> {
+        Sharing { launch, words, pairs: Cell::new(pairs), left_out: Cell::new(None) }
+    }
+
+    /// Counts one pair more; false where there were too many.
+    fn counts(&self, span: Span) -> bool {
+        let Some(left) = self.pairs.get().checked_sub(1) else {
+            self.left_out.set(self.left_out.get().or(Some(span)));
+            return false;
+        };
+        self.pairs.set(left);
+        true
+    }
+
     /// True where different CTAs may touch one element in no order: `between` are the extents of the grid, of which one
     /// is 1 where CTAs along it are in order, each for another reason.
     fn conflict(
         &self,
         (a, b): (&Owners, &Owners),
-        mut between: impl Iterator<Item = [u32; 3]>,
+        mut between: impl Iterator<Item = Ordered>,
     ) -> bool {
-        !between.any(|between| a.is_private(b, self.launch.grid, between))
+        !between.any(|(between, digit)| {
+            let grid = self.launch.grid;
+            a.is_private(b, grid, between)
+                || digit.is_some_and(|digit| a.is_of_digit(b, digit, grid))
+        })
     }
 
     /// The extents, where the last to arrive at one word does both: no two CTAs are that of one.
-    fn of_last(&self, a: By, b: By) -> Option<[u32; 3]> {
+    fn of_last(&self, a: By, b: By) -> Option<Ordered> {
         self.words.get(a.last.filter(|_| a.last == b.last)?).copied()
     }
 
     /// The extents, for each word that orders an access with this number before.
-    fn known_by(&self, behind: &Behind, number: usize) -> impl Iterator<Item = [u32; 3]> {
+    fn known_by(&self, behind: &Behind, number: usize) -> impl Iterator<Item = Ordered> {
         let of_it = behind.range((number, 0)..=(number, usize::MAX));
         of_it.filter_map(|&(_, word)| self.words.get(word).copied())
     }
@@ -147,8 +173,16 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn load(&mut self, owners: Owners, span: Span, late: bool, by: By) {
-        let behind = heard(late, self.stores.iter().map(|store| &store.news));
+    /// A load, or a copy that reads: `late` where it may go on behind its statement, `is_told` where it begins behind what
+    /// its CTA has heard of.
+    pub(super) fn load(
+        &mut self,
+        (owners, span): (Owners, Span),
+        late: bool,
+        is_told: bool,
+        by: By,
+    ) {
+        let behind = heard(is_told, self.stores.iter().map(|store| &store.news));
         let mut recent = self.loads.iter_mut().rev().take(MAX_RECENT);
         let known = recent.find(|load| {
             load.unmet
@@ -172,8 +206,8 @@ impl Seen {
         let met = |(_, load): &(usize, &Load)| !load.unmet;
         let after: BTreeSet<usize> =
             self.loads.iter().enumerate().filter(met).map(|(number, _)| number).collect();
-        let behind = heard(new.late, self.loads.iter().map(|load| &load.news));
-        let behind_stores = heard(new.late, self.stores.iter().map(|store| &store.news));
+        let behind = heard(!new.late, self.loads.iter().map(|load| &load.news));
+        let behind_stores = heard(!new.late, self.stores.iter().map(|store| &store.news));
         let mut recent = self.stores.iter_mut().rev().take(MAX_RECENT);
         match recent.find(|known| known.is_like(&new) && known.news.is_fresh()) {
             Some(known) => {
@@ -282,16 +316,12 @@ impl Seen {
         needs: impl Fn(&Store, &Store) -> bool,
     ) -> Vec<(Span, Span)> {
         let mut found = Vec::new();
-        let mut pairs = sharing.pairs;
         for (number, later) in self.stores.iter().enumerate() {
             let mut earlier = self.stores[..number].iter().enumerate();
             let foreign = earlier.find(|(other, earlier)| {
-                if !needs(earlier, later) {
-                    return false;
-                }
-                let Some(left) = pairs.checked_sub(1) else { return true };
-                pairs = left;
-                self.stores_conflict(sharing, number, *other)
+                needs(earlier, later)
+                    && sharing.counts(later.span)
+                    && self.stores_conflict(sharing, number, *other)
                     && !later.owners.is_apart(&earlier.owners, sharing.launch.grid)
             });
             found.extend(foreign.map(|(_, earlier)| (later.span, earlier.span)));
@@ -304,7 +334,7 @@ impl Seen {
         let (Some(one), Some(other)) = (self.stores.get(a), self.stores.get(b)) else {
             return true;
         };
-        let between = std::iter::once(sharing.launch.grid)
+        let between = std::iter::once((sharing.launch.grid, None))
             .chain(sharing.of_last(one.news.by, other.news.by))
             .chain(sharing.known_by(&one.behind_stores, b))
             .chain(sharing.known_by(&other.behind_stores, a));
@@ -314,19 +344,15 @@ impl Seen {
     /// Stores to what other CTAs may change by atomics, each with one such.
     pub(super) fn changed(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
         let mut found = Vec::new();
-        let mut pairs = sharing.pairs;
         for (number, store) in self.stores.iter().enumerate() {
             if store.does != Does::Write {
                 continue;
             }
             let mut updates = self.stores.iter().enumerate();
             let foreign = updates.find(|(other, update)| {
-                if !matches!(update.does, Does::Change(_)) {
-                    return false;
-                }
-                let Some(left) = pairs.checked_sub(1) else { return true };
-                pairs = left;
-                self.stores_conflict(sharing, number, *other)
+                matches!(update.does, Does::Change(_))
+                    && sharing.counts(store.span)
+                    && self.stores_conflict(sharing, number, *other)
             });
             found.extend(foreign.map(|(_, update)| (store.span, update.span)));
         }
@@ -337,14 +363,14 @@ impl Seen {
     pub(super) fn shared(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
         let (grid, between) = (sharing.launch.grid, sharing.launch.between_clusters());
         let mut found = Vec::new();
-        let mut pairs = sharing.pairs;
         for (number, load) in self.loads.iter().enumerate() {
             let mut stores = self.stores.iter().enumerate();
             let foreign = stores.find(|(other, store)| {
-                let Some(left) = pairs.checked_sub(1) else { return true };
-                pairs = left;
+                if !sharing.counts(load.span) {
+                    return false;
+                }
                 let met = if store.after.contains(&number) { between } else { grid };
-                let between = std::iter::once(met)
+                let between = std::iter::once((met, None))
                     .chain(sharing.of_last(load.news.by, store.news.by))
                     .chain(sharing.known_by(&load.behind, *other))
                     .chain(sharing.known_by(&store.behind, number));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kernel_dsl::source::Span;
 
-use super::super::scalars::{Facts, Form, Knowledge, Symbol};
+use super::super::scalars::{Facts, Form, Joint, Knowledge, Symbol};
 use super::Does;
 use super::flight::Flight;
 use crate::distribution::Distribution;
@@ -53,6 +53,8 @@ pub(super) struct Place {
     pub(super) axes: Vec<ViewAxis>,
     /// One an axis of the view.
     pub(super) sides: Vec<Side>,
+    /// Sums of their positions that say more than these.
+    pub(super) joint: Vec<Joint>,
     /// How the elements are spread over threads; a copy has none.
     pub(super) spread: Option<Distribution>,
     /// A store to every rank, which is not done by the lowest replica alone.
@@ -94,6 +96,7 @@ impl Place {
             span,
             axes: Vec::new(),
             sides: vec![Side { reach, axis: None }],
+            joint: Vec::new(),
             spread: None,
             everywhere: false,
             is_once: true,
@@ -110,7 +113,7 @@ impl Place {
         (who, spread): (Who, Option<&Distribution>),
         facts: &Facts,
     ) -> Place {
-        let joint = access.index.iter().any(|index| matches!(index, AxisIndex::Along(_)));
+        let is_joint = access.index.iter().any(|index| matches!(index, AxisIndex::Along(_)));
         let mut sides = Vec::new();
         let (mut axis, mut gathered) = (0, 0);
         for index in &access.index {
@@ -140,12 +143,17 @@ impl Place {
                     }
                     let form = known.form(*tile);
                     let len = known.len(*tile);
-                    let run = if joint { None } else { run(known, iotas, &form, len) };
+                    let run = if is_joint { None } else { run(known, iotas, &form, len) };
                     Side { reach: run.unwrap_or(Reach::Each(form)), axis: Some(gathered) }
                 }
             };
             sides.push(side);
         }
+        let start = |side: &Side| match &side.reach {
+            Reach::Run { start, len, .. } => Some((start.clone(), *len)),
+            Reach::Each(_) => None,
+        };
+        let joint = known.joined(&sides.iter().map(start).collect::<Vec<_>>());
         Place {
             number: 0,
             who,
@@ -158,6 +166,7 @@ impl Place {
             span: access.span,
             axes: access.axes.clone(),
             sides,
+            joint,
             spread: spread.cloned(),
             everywhere: matches!(access.storage, Storage::Peers(_)),
             is_once: does == Does::Write,

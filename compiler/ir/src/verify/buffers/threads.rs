@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::scalars::{Facts, Form, Knowledge};
+use super::super::scalars::{Facts, Form, Joint, Knowledge};
 use super::place::{Place, Reach, Side};
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::ValueId;
@@ -16,7 +16,8 @@ pub(super) fn race(known: &Knowledge<'_>, facts: &Facts, earlier: &Place, later:
         && !(is_copy(earlier) && is_copy(later))
         && !(earlier.axes == later.axes
             && (own(earlier, later)
-                || earlier.sides.iter().zip(&later.sides).any(|(a, b)| apart(known, facts, a, b))))
+                || earlier.sides.iter().zip(&later.sides).any(|(a, b)| apart(known, facts, a, b))
+                || apart_together(known, facts, earlier, later)))
 }
 
 /// The access as it was in an earlier round of a loop; nothing where that has no form.
@@ -43,7 +44,12 @@ pub(super) fn in_earlier_round(
         };
         sides.push(Side { reach, axis: side.axis });
     }
-    Some(Place { sides, ..place.clone() })
+    let joint = place
+        .joint
+        .iter()
+        .filter_map(|joint| Some(Joint { start: was(&joint.start)?, ..joint.clone() }));
+    let joint = joint.collect();
+    Some(Place { sides, joint, ..place.clone() })
 }
 
 /// Copies out of shared memory are compared with each other where they are settled.
@@ -61,6 +67,18 @@ fn apart(known: &Knowledge<'_>, facts: &Facts, a: &Side, b: &Side) -> bool {
         gap.is_some_and(|gap| known.proves(&gap, facts))
     };
     behind((a, m), &b) || behind((&b, n), a)
+}
+
+/// True where sums of positions along several axes, times factors, have none in common.
+fn apart_together(known: &Knowledge<'_>, facts: &Facts, a: &Place, b: &Place) -> bool {
+    let sum = |joint: &Joint| Side {
+        reach: Reach::Run { start: joint.start.clone(), len: joint.len, until: None, back: false },
+        axis: None,
+    };
+    a.joint.iter().any(|one| {
+        let other = b.joint.iter().find(|other| other.of == one.of);
+        other.is_some_and(|other| apart(known, facts, &sum(one), &sum(other)))
+    })
 }
 
 /// The first position, and how many follow at most. Of an index tile it is each one's.

@@ -6,34 +6,95 @@ use kernel_dsl::source::Span;
 
 use super::super::scalars::{Facts, Form, Knowledge, Symbol};
 use super::varying::Varying;
-use crate::kernel::{AxisIndex, Kernel, SmemId, TileAccess, ValueId, ViewAxis};
+use crate::kernel::{AxisIndex, ClusterAxis, Kernel, SmemId, TileAccess, ValueId, ViewAxis};
 
 /// Whose shared memory an access touches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Whose {
     Own,
-    /// That of a CTA whose rank is known.
-    Rank(i128),
-    /// That of the CTA so many ranks on, round and round.
-    Onwards(i128),
+    /// By rank of the CTA that touches, that of which it touches.
+    Ranks(Vec<i128>),
     /// That of any CTA.
     Any,
 }
 
 impl Whose {
-    /// True where two CTAs that say the same, or one each, mean two others.
-    fn differs(self, other: Whose) -> bool {
-        match (self, other) {
-            (Whose::Own, Whose::Own) => true,
-            (Whose::Rank(a), Whose::Rank(b)) => a != b,
-            // Two CTAs are never the same number of ranks before one.
-            (Whose::Onwards(a), Whose::Onwards(b)) => a == b,
-            (
-                Whose::Own | Whose::Rank(_) | Whose::Onwards(_) | Whose::Any,
-                Whose::Own | Whose::Rank(_) | Whose::Onwards(_) | Whose::Any,
-            ) => false,
+    /// The one that a CTA touches.
+    fn of(&self, rank: usize) -> Option<i128> {
+        match self {
+            Whose::Own => i128::try_from(rank).ok(),
+            Whose::Ranks(ranks) => ranks.get(rank).copied(),
+            Whose::Any => None,
         }
     }
+}
+
+/// True where two CTAs, one by each of two accesses, touch two others, or by places that differ with their ranks.
+fn touch_others(kernel: &Kernel, varying: &Varying, a: &Access, b: &Access) -> bool {
+    let is_same_view = a.axes == b.axes;
+    let elsewhere = |one: usize, other: usize| {
+        is_same_view
+            && a.sides.iter().zip(&b.sides).any(|(a, b)| match (a, b) {
+                (Some((a, m)), Some((b, n))) => {
+                    let gap = between_ranks(kernel, varying, (a, one), (b, other));
+                    gap.is_some_and(|gap| gap <= -i128::from(*n) || gap >= i128::from(*m))
+                }
+                (_, _) => false,
+            })
+    };
+    let size = kernel.launch.cluster_size() as usize;
+    let ranks = |by: Option<i128>| {
+        (0..size).filter(move |&rank| by.is_none_or(|by| i128::try_from(rank) == Ok(by)))
+    };
+    ranks(a.by).all(|one| {
+        ranks(b.by).filter(|&other| other != one).all(|other| {
+            let touched = a.whose.of(one).zip(b.whose.of(other));
+            touched.is_some_and(|(first, second)| first != second) || elsewhere(one, other)
+        })
+    })
+}
+
+/// How far the start of one access lies behind that of another, in the CTAs with two ranks, where these alone decide.
+fn between_ranks(
+    kernel: &Kernel,
+    varying: &Varying,
+    (a, one): (&Form, usize),
+    (b, other): (&Form, usize),
+) -> Option<i128> {
+    let [x, y, _] = kernel.launch.cluster.map(|extent| extent.max(1) as usize);
+    let place = |axis: u8, rank: usize| {
+        i128::try_from(match axis {
+            0 => rank % x,
+            1 => rank / x % y,
+            _ => rank / x / y,
+        })
+    };
+    let number = |symbol: Symbol, rank: usize| match symbol {
+        Symbol::Cta(axis) | Symbol::Cluster(ClusterAxis::Along(axis)) => place(axis, rank).ok(),
+        Symbol::Cluster(ClusterAxis::Rank) => i128::try_from(rank).ok(),
+        Symbol::Value(_)
+        | Symbol::Param(_)
+        | Symbol::Other(_)
+        | Symbol::Earlier(_)
+        | Symbol::Rounds(_) => None,
+    };
+    // What CTAs share falls out, and so does where the cluster starts in the grid.
+    let mut gap = b.constant.checked_sub(a.constant)?;
+    for symbol in a.terms.keys().chain(b.terms.keys().filter(|s| !a.terms.contains_key(*s))) {
+        let [m, n] = [a, b].map(|form| form.terms.get(symbol).copied().unwrap_or(0));
+        let is_of_grid = matches!(symbol, Symbol::Cta(_));
+        if !varying.has_symbol(*symbol) || is_of_grid {
+            if m != n {
+                return None;
+            }
+            if !varying.has_symbol(*symbol) {
+                continue;
+            }
+        }
+        let step = n.checked_mul(number(*symbol, other)?)?;
+        gap = gap.checked_add(step.checked_sub(m.checked_mul(number(*symbol, one)?)?)?)?;
+    }
+    Some(gap)
 }
 
 /// An access of shared memory, in the words of the CTA that does it.
@@ -62,8 +123,9 @@ impl Access {
         writes: bool,
         whose: Whose,
         by: Option<i128>,
-        form: impl Fn(ValueId) -> Form,
+        known: &Knowledge<'_>,
     ) -> Option<Access> {
+        let form = |value| known.form(value);
         let (tile, slot) = access.storage.tile()?;
         let indices = access.index.iter().filter(|index| !matches!(index, AxisIndex::New));
         let sides = indices.map(|index| match index {
@@ -74,13 +136,10 @@ impl Access {
         Some(Access {
             tile,
             writes,
-            whose: match (whose, by) {
-                (Whose::Own, Some(rank)) => Whose::Rank(rank),
-                (whose, _) => whose,
-            },
+            whose,
             by,
             span: access.span,
-            slot: Some(slot.map_or(Form::constant(0), &form)),
+            slot: Some(known.on_ring(slot.map_or(Form::constant(0), form), tile)),
             axes: access.axes.clone(),
             sides: sides.collect(),
             age: 0,
@@ -135,8 +194,7 @@ pub(super) fn meet(
     a: &Access,
     b: &Access,
 ) -> bool {
-    let by_one = a.by.is_some() && a.by == b.by;
-    if a.tile != b.tile || !(a.writes || b.writes) || by_one || a.whose.differs(b.whose) {
+    if a.tile != b.tile || !(a.writes || b.writes) || touch_others(kernel, varying, a, b) {
         return false;
     }
     let pair = Pair { kernel, known, varying };

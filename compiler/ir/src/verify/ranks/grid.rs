@@ -60,7 +60,17 @@ pub(super) fn check(kernel: &Kernel, survey: &Survey<'_>, sink: &mut Sink) {
 }
 
 /// True where no CTA has one position in the place of the other, its own or that of another CTA.
-pub(in crate::verify) fn is_apart(a: &Form, b: &Form, grid: [u32; 3]) -> bool {
+pub(in crate::verify) fn is_apart(
+    known: &Knowledge<'_>,
+    a: &Form,
+    b: &Form,
+    grid: [u32; 3],
+) -> bool {
+    let (one, other) = (known.interval(a), known.interval(b));
+    let is_below = |a: Option<i128>, b: Option<i128>| a.zip(b).is_some_and(|(a, b)| a < b);
+    if is_below(one.hi, other.lo) || is_below(other.hi, one.lo) {
+        return true;
+    }
     let Some(gap) = a.plus(-1, b).and_then(|gap| gap.as_constant()) else { return false };
     // The gap is one that CTAs leave where it is a sum of their factors, each at most as often as the grid is wide.
     let (mut step, mut span) = (0_u128, 0_u128);
@@ -99,13 +109,14 @@ impl Judge<'_, '_> {
             return self.wrong(signal.span, "inside of a loop or a choice", help, None);
         }
         let form = self.form(signal.index.first());
-        if sharers(&self.survey.known, &form, self.kernel.launch.grid).is_none() {
+        if self.shared_by(&form).is_none() {
             return self.unknown(signal.span);
         }
         let before = self.survey.of_grid.signals.iter().take(number);
         let other = before.map(|(_, other)| *other).find(|other| {
             let other_form = self.form(other.index.first());
-            other.param == signal.param && !is_apart(&other_form, &form, self.kernel.launch.grid)
+            other.param == signal.param
+                && !is_apart(&self.survey.known, &other_form, &form, self.kernel.launch.grid)
         });
         if let Some(other) = other {
             let label = "this word may be raised twice in a launch";
@@ -128,12 +139,8 @@ impl Judge<'_, '_> {
             let label = "every CTA waits here before any has signalled";
             return self.wrong(wait.span, label, "signal before the wait", Some(signal.span));
         }
-        let grid = self.kernel.launch.grid;
-        let Some(own) = sharers(&self.survey.known, &form, grid) else {
-            return self.unknown(wait.span);
-        };
-        let all = grid.iter().zip(own).map(|(&all, own)| i128::from(all / own.max(1)));
-        let total = all.product::<i128>() * i128::from(signal.add);
+        let Some(all) = self.shared_by(&form) else { return self.unknown(wait.span) };
+        let total = all * i128::from(signal.add);
         if total > i128::from(i32::MAX) {
             let label =
                 format!("the word grows by {total} in each launch, which no difference tells");
@@ -146,6 +153,19 @@ impl Judge<'_, '_> {
             );
             self.wrong(wait.span, &label, &help, Some(signal.span));
         }
+    }
+
+    /// How many CTAs share a word, where it is the same word in each launch and as many for all.
+    fn shared_by(&self, form: &Form) -> Option<i128> {
+        let (known, grid) = (&self.survey.known, self.kernel.launch.grid);
+        if let Some(own) = sharers(known, form, grid) {
+            let all = grid.iter().zip(own).map(|(&all, own)| i128::from(all / own.max(1)));
+            return Some(all.product());
+        }
+        let is_of_launch = form.terms.keys().any(|symbol| matches!(symbol, Symbol::Param(_)));
+        let all = known.shares(form).filter(|_| !is_of_launch)?;
+        let first = *all.first()?;
+        all.iter().all(|count| *count == first).then_some(i128::from(first))
     }
 
     fn unknown(&mut self, span: Span) {

@@ -250,7 +250,7 @@ impl Run {
                 prop_assert!(inside, "{:?} is {}, not in {:?}", value, number, interval);
             }
         }
-        for fact in &known.always {
+        for fact in known.always.all() {
             for i in 0..LEN {
                 prop_assert!(of(fact, i).is_some_and(|n| n >= 0), "{:?} is no fact", fact);
             }

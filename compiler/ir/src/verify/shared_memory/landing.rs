@@ -39,14 +39,38 @@ pub(super) struct BackEdge<'a> {
 impl BackEdge<'_> {
     /// A form in the words of the next round; of any round before where it is old.
     pub(super) fn renamed(&self, form: &Form, old: bool) -> Option<Form> {
-        let is_own =
-            |symbol: &Symbol| matches!(symbol, Symbol::Value(value) if self.own.contains(value));
         match form.terms.get(&Symbol::Value(self.var)) {
-            _ if form.terms.keys().any(is_own) => None,
+            _ if self.is_inside(form) => None,
             None => Some(form.clone()),
             Some(_) if old => None,
             Some(&factor) => form.plus(-factor, &Form::constant(i128::from(self.step))),
         }
+    }
+
+    /// The same of a position: where it is old, so many rounds before as there may be.
+    pub(super) fn moved(&self, form: &Form, old: bool) -> Option<Form> {
+        let rounds = Symbol::Rounds(self.var);
+        match form.terms.get(&Symbol::Value(self.var)) {
+            Some(_) if self.is_inside(form) => None,
+            Some(_) if form.terms.contains_key(&rounds) => Some(form.clone()),
+            Some(&factor) if old => {
+                let back = factor.checked_mul(i128::from(self.step))?;
+                form.plus(-back, &Form::symbol(rounds))
+            }
+            Some(_) | None => self.renamed(form, old),
+        }
+    }
+
+    /// True for a form that names what the body defines.
+    fn is_inside(&self, form: &Form) -> bool {
+        form.terms.keys().any(|symbol| match symbol {
+            Symbol::Value(value) | Symbol::Rounds(value) => self.own.contains(value),
+            Symbol::Other(_)
+            | Symbol::Earlier(_)
+            | Symbol::Param(_)
+            | Symbol::Cta(_)
+            | Symbol::Cluster(_) => false,
+        })
     }
 
     pub(super) fn is_named(&self, form: &Form) -> bool {

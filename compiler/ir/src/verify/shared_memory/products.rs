@@ -56,6 +56,11 @@ impl PartialEq for Products {
 }
 
 impl Products {
+    /// True while one may still read shared memory.
+    pub(super) fn may_read(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.sums.is_empty() && self.reads.is_empty()
     }
@@ -127,8 +132,7 @@ impl Walk<'_> {
         for access in mma.reads() {
             let Some((tile, slot)) = access.storage.tile() else { continue };
             let known = &self.known;
-            let mut touch =
-                Touch::new(access, tile, slot, Kind::Read, None, |value| known.form(value));
+            let mut touch = Touch::new(access, (tile, slot), Kind::Read, None, known);
             touch.guards = self.region.guards_of(self.kernel, &touch);
             self.meet(&touch);
             self.beside(&touch);

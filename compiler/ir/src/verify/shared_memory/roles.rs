@@ -8,11 +8,14 @@
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
-use super::super::scalars::Form;
+use super::super::scalars::{Form, Symbol};
 use super::outgoing::Departures;
-use super::state::{Arrival, Guard, Kind, State, Touch};
+use super::state::{Arrival, Guard, Kind, Side, State, Touch};
 use super::{Walk, verb};
-use crate::kernel::{Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, TensorAtom, TileAccess};
+use crate::kernel::{
+    Barrier, BarrierId, Kernel, PipeOp, RoleId, Stmt, StmtKind, TensorAtom, TileAccess, ValueId,
+    ViewAxis,
+};
 
 /// The roles that run beside each other.
 #[derive(Default)]
@@ -23,12 +26,12 @@ pub(super) struct Region {
     current: Option<RoleId>,
     /// Slots that it holds, by pipeline and index.
     holds: Vec<Hold>,
-    /// Barriers of one round that it has waited for.
-    waited: Vec<BarrierId>,
+    /// Indices of barriers that no slot comes back by, for which it has waited.
+    waited: Vec<Waited>,
     /// Everything that the roles so far have touched.
     touches: Vec<Beside>,
     /// Clashes that a later release may order: which of the own accesses, and the other one.
-    pending: Vec<(usize, RoleId, Touch, Vec<BarrierId>)>,
+    pending: Vec<(usize, RoleId, Touch, Vec<Passed>)>,
     /// Copies that they have left under way.
     copies: State,
     /// Copies out of shared memory that they have started, all complete when they end.
@@ -57,6 +60,68 @@ impl Hold {
     }
 }
 
+/// Indices of a barrier that a role has waited for.
+struct Waited {
+    barrier: BarrierId,
+    /// One of them, and all before; all that there are without.
+    index: Option<Form>,
+    /// Outside of loops.
+    is_once: bool,
+}
+
+/// An index of a barrier that a role has released behind an access, or waited for ahead of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Passed {
+    barrier: BarrierId,
+    /// The index, where that is a constant.
+    index: Option<i128>,
+    /// What the access is of the index, if it lies there whole.
+    own: Option<Own>,
+    /// All indices that there are.
+    all: bool,
+}
+
+/// What two indices never share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Own {
+    Slot,
+    /// So many positions along an axis of the view.
+    Part(ViewAxis, u32),
+}
+
+impl Own {
+    /// What an access is of an index.
+    fn of(kernel: &Kernel, touch: &Touch, barrier: BarrierId, index: &Form) -> Option<Own> {
+        if kernel.barriers[barrier].slots > 1 && is_slot_of(kernel, touch, barrier, index) {
+            return Some(Own::Slot);
+        }
+        let mut sides = touch.axes.iter().zip(&touch.sides);
+        sides.find_map(|(axis, side)| {
+            let Side::Range { start, len, .. } = side else { return None };
+            let first = Form::default().plus(i128::from(*len), index)?;
+            (*start == first).then(|| Own::Part(axis.clone(), *len))
+        })
+    }
+}
+
+impl Passed {
+    fn new(barrier: BarrierId, index: &Form, is_once: bool, own: Option<Own>) -> Passed {
+        let index = index.as_constant().filter(|_| is_once);
+        Passed { barrier, index, own, all: false }
+    }
+}
+
+/// True where what comes ahead of these releases comes ahead of what is behind these waits: a role waits for all indices
+/// in order.
+fn is_handed_over(until: &[Passed], since: &[Passed]) -> bool {
+    until.iter().any(|release| {
+        since.iter().filter(|wait| wait.barrier == release.barrier).any(|wait| {
+            let is_before = release.index.zip(wait.index).is_some_and(|(a, b)| a <= b);
+            wait.all || is_before || (release.own.is_some() && release.own == wait.own)
+        })
+    })
+}
+
 /// What a role holds and has waited for at the begin of a block.
 pub(super) struct Mark {
     holds: Vec<(Guard, Form)>,
@@ -67,10 +132,10 @@ pub(super) struct Mark {
 struct Beside {
     role: RoleId,
     touch: Touch,
-    /// Barriers of one round that the role had waited for.
-    since: Vec<BarrierId>,
-    /// Barriers of one round that the role released later.
-    until: Vec<BarrierId>,
+    /// What the role had waited for.
+    since: Vec<Passed>,
+    /// What it released later.
+    until: Vec<Passed>,
 }
 
 impl Region {
@@ -93,6 +158,18 @@ impl Region {
             true
         });
         self.waited.truncate(mark.waited);
+    }
+
+    /// What the role has waited for ahead of an access.
+    fn since(&self, kernel: &Kernel, touch: &Touch) -> Vec<Passed> {
+        let passed = |waited: &Waited| {
+            let Some(index) = &waited.index else {
+                return Passed { barrier: waited.barrier, index: None, own: None, all: true };
+            };
+            let own = Own::of(kernel, touch, waited.barrier, index);
+            Passed::new(waited.barrier, index, waited.is_once, own)
+        };
+        self.waited.iter().map(passed).collect()
     }
 
     /// Accesses of the roles so far.
@@ -168,7 +245,7 @@ impl Walk<'_> {
         self.region.current = None;
         for (own, other, earlier, since) in std::mem::take(&mut self.region.pending) {
             let own = &self.region.touches[own];
-            if !own.until.iter().any(|barrier| since.contains(barrier)) {
+            if !is_handed_over(&own.until, &since) {
                 let touch = own.touch.clone();
                 self.report_roles(role, &touch, other, &earlier);
             }
@@ -201,7 +278,7 @@ impl Walk<'_> {
         let (barrier, at) = op.place();
         let (index, partner) = (self.known.form(at), self.kernel.barriers[barrier].partner);
         let pipeline = partner.map_or(barrier, |partner| partner.min(barrier));
-        let is_once = self.loops.is_empty() && self.kernel.barriers[barrier].slots == 1;
+        let is_once = self.loops.is_empty();
         match op {
             PipeOp::Open { .. } | PipeOp::Wait { .. } if partner.is_some() => {
                 let fills = matches!(op, PipeOp::Open { .. });
@@ -248,25 +325,28 @@ impl Walk<'_> {
             }
             PipeOp::Wait { .. } => {
                 self.arrived(pipeline, &index, 0);
-                if is_once {
-                    self.region.waited.push(barrier);
-                }
+                self.region.waited.push(Waited { barrier, index: Some(index), is_once });
             }
             PipeOp::Release { .. } | PipeOp::Commit { .. } => {
                 let commits = matches!(op, PipeOp::Commit { .. });
                 self.unsettled(span, None);
                 self.departing(span, None);
-                if is_once && !commits {
+                let slots = self.kernel.barriers[barrier].slots;
+                if is_once && slots == 1 && !commits {
                     self.meet_release(span, None);
                 }
+                // What products of a warpgroup still read is not handed over by an index.
+                let is_read = slots > 1 && !commits && self.state.products.may_read();
+                let kernel = self.kernel;
                 let current = self.region.current;
                 let arrivals = self.state.arrivals.iter().map(|arrival| arrival.touch.span);
                 let own = self.region.touches.iter_mut().filter(|t| {
                     let is_done = !arrivals.clone().any(|span| span == t.touch.span);
                     Some(t.role) == current && t.touch.product == commits && is_done
                 });
-                if is_once {
-                    own.for_each(|touch| touch.until.push(barrier));
+                for access in own.filter(|_| !is_read) {
+                    let own = Own::of(kernel, &access.touch, barrier, &index);
+                    access.until.push(Passed::new(barrier, &index, is_once, own));
                 }
             }
             PipeOp::Copy { dest, .. } => self.arrival(dest, barrier, pipeline, index),
@@ -274,8 +354,7 @@ impl Walk<'_> {
                 // What is sent elsewhere, others of the cluster send here: it meets what other roles do.
                 if let Some((tile, slot)) = dest.storage.tile() {
                     let known = &self.known;
-                    let form = |value| known.form(value);
-                    let mut touch = Touch::new(dest, tile, slot, Kind::Write, None, form);
+                    let mut touch = Touch::new(dest, (tile, slot), Kind::Write, None, known);
                     touch.cta = None;
                     touch.guards = self.region.guards_of(self.kernel, &touch);
                     if is_slot_of(self.kernel, &touch, pipeline, &index) {
@@ -288,6 +367,32 @@ impl Walk<'_> {
         }
     }
 
+    /// Behind a loop that has waited for each index of a barrier, all are complete.
+    pub(super) fn note_waits(
+        &mut self,
+        (var, start, end, step): (ValueId, ValueId, ValueId, u32),
+        body: &[Stmt],
+    ) {
+        if step != 1 || self.region.current.is_none() {
+            return;
+        }
+        let is_at = |form: Option<Form>, number: u32| {
+            form.and_then(|form| form.as_constant()) == Some(i128::from(number))
+        };
+        for stmt in body {
+            let StmtKind::Pipe(PipeOp::Wait { barrier, at }) = &stmt.kind else { continue };
+            let declared = &self.kernel.barriers[*barrier];
+            let var = Form::symbol(Symbol::Value(var));
+            let Some(offset) = self.known.form(*at).plus(-1, &var) else { continue };
+            let first = self.known.form(start).plus(1, &offset);
+            let last = self.known.form(end).plus(1, &offset);
+            if declared.partner.is_none() && is_at(first, 0) && is_at(last, declared.slots) {
+                let all = Waited { barrier: *barrier, index: None, is_once: false };
+                self.region.waited.push(all);
+            }
+        }
+    }
+
     /// A copy into a barrier: it is complete for who waits for that one, whatever else the role hands over.
     fn arrival(&mut self, dest: &TileAccess, barrier: BarrierId, pipeline: BarrierId, index: Form) {
         let Some((tile, slot)) = dest.storage.tile() else { return };
@@ -295,7 +400,7 @@ impl Walk<'_> {
             return;
         }
         let known = &self.known;
-        let mut touch = Touch::new(dest, tile, slot, Kind::Write, None, |value| known.form(value));
+        let mut touch = Touch::new(dest, (tile, slot), Kind::Write, None, known);
         let fills = self.region.filled(pipeline, &index);
         // The pass over pipelines proves that the role holds the index.
         if is_slot_of(self.kernel, &touch, pipeline, &index) {
@@ -306,7 +411,8 @@ impl Walk<'_> {
         self.beside(&touch);
         if self.kernel.barriers[barrier].is_prepaid() {
             let known = self.region.touches.iter_mut().filter(|known| known.touch == touch);
-            known.for_each(|known| known.until.push(barrier));
+            let landed = Passed::new(barrier, &Form::constant(0), true, None);
+            known.for_each(|known| known.until.push(landed.clone()));
         }
         self.state.start(Arrival { touch, fills, index: Some(index) });
     }
@@ -363,17 +469,17 @@ impl Walk<'_> {
         let before = entry.into_iter().find(|earlier| meets(earlier)).cloned();
         let copies = self.region.entry.iter().flat_map(|state| &state.copies);
         let copy = copies.into_iter().find(|copy| judge.may_overlap(copy, touch)).cloned();
-        let waited = &self.region.waited;
+        let since = self.region.since(self.kernel, touch);
         let unordered = |other: &&Beside| {
             let handed = touch.guards.iter().any(|guard| {
                 let handed = |known: &Guard| known.pipeline == guard.pipeline;
                 other.touch.guards.iter().any(handed)
                     && self.are_opposite(guard.pipeline, [role, other.role])
             });
-            let met = other.until.iter().any(|barrier| waited.contains(barrier));
+            let met = is_handed_over(&other.until, &since);
             other.role != role && !handed && !met && meets(&other.touch)
         };
-        let others: Vec<(RoleId, Touch, Vec<BarrierId>)> = self
+        let others: Vec<(RoleId, Touch, Vec<Passed>)> = self
             .region
             .touches
             .iter()
@@ -386,7 +492,6 @@ impl Walk<'_> {
         if let Some(copy) = copy {
             self.report_copy(&copy, touch);
         }
-        let since = self.region.waited.clone();
         let known = self.region.touches.iter().any(|known| {
             known.role == role
                 && known.touch == *touch

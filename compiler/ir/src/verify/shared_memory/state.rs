@@ -2,7 +2,7 @@
 
 use kernel_dsl::source::Span;
 
-use super::super::scalars::Form;
+use super::super::scalars::{Form, Knowledge};
 use super::landing::BackEdge;
 use super::outgoing::Departures;
 use super::products::Products;
@@ -98,12 +98,12 @@ pub(super) struct Touch {
 impl Touch {
     pub(super) fn new(
         access: &TileAccess,
-        tile: SmemId,
-        slot: Option<ValueId>,
+        (tile, slot): (SmemId, Option<ValueId>),
         kind: Kind,
         spread: Option<&Distribution>,
-        form: impl Fn(ValueId) -> Form,
+        known: &Knowledge<'_>,
     ) -> Touch {
+        let form = |value| known.form(value);
         let mut sides = Vec::new();
         let mut new_axes = Vec::new();
         for (at, index) in access.index.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Touch {
             kind,
             span: access.span,
             cta: access.storage.cta().map(|cta| Cta(Some(form(cta)))),
-            slot: Some(slot.map_or(Form::constant(0), &form)),
+            slot: Some(known.on_ring(slot.map_or(Form::constant(0), form), tile)),
             axes: access.axes.clone(),
             sides,
             new_axes,
@@ -163,7 +163,9 @@ impl Touch {
         }
         for side in &mut self.sides {
             if let Side::Range { start, .. } = side {
-                match renamed(start) {
+                let moved = edge.moved(start, old);
+                names |= moved.as_ref().is_some_and(|form| edge.is_named(form));
+                match moved {
                     Some(form) => *start = form,
                     None => *side = Side::Unknown,
                 }

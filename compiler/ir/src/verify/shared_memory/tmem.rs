@@ -27,7 +27,7 @@ impl Walk<'_> {
     fn tensor_touch(&mut self, access: &TileAccess, kind: Kind, product: bool) -> Option<Touch> {
         let (tile, slot) = access.storage.tile()?;
         let known = &self.known;
-        let mut touch = Touch::new(access, tile, slot, kind, None, |value| known.form(value));
+        let mut touch = Touch::new(access, (tile, slot), kind, None, known);
         touch.product = product;
         touch.guards = self.region.guards_of(self.kernel, &touch);
         Some(touch)
