@@ -76,7 +76,9 @@ impl Waits {
             } else if let DeviceOp::If { then_body, else_body, .. } = &stmt.op {
                 let one = self.block(kernel, then_body, passed.clone());
                 let other = self.block(kernel, else_body, passed);
-                passed = one.intersection(&other).copied().collect();
+                // Where some lanes wait for all, the choice is of the wait itself.
+                let is_passed = |wait: &&LocId| other.contains(wait) || **wait == stmt.loc;
+                passed = one.iter().filter(is_passed).copied().collect();
             }
         }
         passed
