@@ -15,6 +15,15 @@ use crate::roles::{Clock, Names, Stamp};
 /// Rows of tensor memory.
 pub(crate) const ROWS: usize = TensorAtom::ROWS as usize;
 
+/// The row below which the second half of the columns lies where they are folded.
+const FOLD: usize = TensorAtom::HALF as usize;
+
+/// Elements of folded columns, read row by row, by their own rows and columns.
+pub(crate) fn unfolded(values: &[f32], count: usize) -> Vec<f32> {
+    let places = (0..FOLD).flat_map(|row| (0..2 * count).map(move |i| place(row, i, count)));
+    places.filter_map(|(row, i)| values.get(row * count + i).copied()).collect()
+}
+
 /// One column, and who touched it last.
 #[derive(Clone)]
 struct Column {
@@ -60,6 +69,8 @@ pub(crate) struct Factors {
     pub(crate) depth: usize,
     /// Elements of a row that one instruction takes.
     pub(crate) step: usize,
+    /// The second half of the columns of the sums lies below the first.
+    pub(crate) folded: bool,
     pub(crate) from_zero: bool,
 }
 
@@ -214,24 +225,30 @@ impl TensorMemory {
     ) -> Result<(), EmuError> {
         let columns = self.range(first, count, span)?;
         let rows = (factors.a.len() / factors.depth.max(1)).min(ROWS);
-        let mut sums = vec![0.0; rows * count];
+        let wide = if factors.folded { 2 * count } else { count };
+        // Where the sum of a row and a column lies.
+        let places = || (0..rows).flat_map(move |row| (0..wide).map(move |i| place(row, i, count)));
+        let mut sums = vec![0.0; rows * wide];
         if !factors.from_zero {
-            for row in 0..rows {
-                for (i, column) in columns.iter().enumerate() {
-                    let before = column.rows[row].ok_or_else(|| unwritten(first, i, row, span))?;
-                    sums[row * count + i] = before;
-                }
+            for (sum, (row, i)) in sums.iter_mut().zip(places()) {
+                let before = columns[i].rows.get(row).copied().flatten();
+                *sum = before.ok_or_else(|| unwritten(first, i, row, span))?;
             }
         }
         let Factors { a, b, depth, step, .. } = factors;
-        wgmma::multiply(&mut sums, count, a, b, *depth, *step);
-        for row in 0..rows {
-            for (i, column) in columns.iter_mut().enumerate() {
-                column.rows[row] = Some(sums[row * count + i]);
+        wgmma::multiply(&mut sums, wide, a, b, *depth, *step);
+        for (sum, (row, i)) in sums.iter().zip(places()) {
+            if let Some(place) = columns[i].rows.get_mut(row) {
+                *place = Some(*sum);
             }
         }
         Ok(())
     }
+}
+
+/// The row and the column, of `count`, where an element lies whose columns go on below the first half of the rows.
+fn place(row: usize, column: usize, count: usize) -> (usize, usize) {
+    (row + column / count.max(1) * FOLD, column % count.max(1))
 }
 
 fn race(first: i64, i: usize, by: &Clock, names: Names<'_>, span: Span, other: Stamp) -> EmuError {

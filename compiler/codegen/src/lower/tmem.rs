@@ -61,9 +61,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 build.effect(&mnemonic::tensor_fence_after(), &[]);
                 Ok(())
             }
-            TensorOp::CopyScales { column, base, at, .. } => {
-                let (column, base, at) = (*column, *base, *at);
-                self.by_first_thread(|s| s.copy_scales(column, base, at))
+            TensorOp::CopyScales { column, base, at, rows: _, pair } => {
+                let (column, base, at, pair) = (*column, *base, *at, *pair);
+                self.by_first_thread(|s| s.copy_scales(column, base, at, pair))
             }
             TensorOp::Product(product) => self.by_first_thread(|s| s.tensor_product(product)),
             TensorOp::Load { dst, rows, column } => self.tensor_load(*dst, *rows, *column),
@@ -141,8 +141,9 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         self.define(dst, values)
     }
 
-    /// 8 lanes of 16 bytes follow each other, and the next 8 behind them.
-    fn copy_scales(&self, column: u32, base: u32, at: Address) -> Lowered<()> {
+    /// 8 lanes of 16 bytes follow each other, and the next 8 behind them. Both CTAs of a pair copy by one instruction, each
+    /// its own shared memory.
+    fn copy_scales(&self, column: u32, base: u32, at: Address, pair: bool) -> Lowered<()> {
         let b = &self.build;
         let region = self.region(&Place::Shared { base, dtype: DType::Ue8m0 })?;
         let address = b.address_number(self.address_of(&region, at)?);
@@ -150,7 +151,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         let field = b.shrui(b.andi(address, constant(0x3_ffff)), constant(4));
         let descriptor = b.ori(field, constant(8 << 32 | 1 << 46));
         let to = self.tensor_column(Address { offset: None, constant: column.into() })?;
-        b.effect(&mnemonic::tensor_scales(), &[to, descriptor]);
+        b.effect(&mnemonic::tensor_scales(pair), &[to, descriptor]);
         Ok(())
     }
 
@@ -186,9 +187,6 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             b.int(b.types.i32, instruction),
             add,
         ];
-        if product.pair && product.scales.is_some() {
-            return refuse("block scales of a pair of CTAs");
-        }
         let Some(TensorScales { columns, .. }) = product.scales else {
             b.effect(&mnemonic::tensor_product(kind, product.pair), &operands);
             return Ok(());
@@ -198,7 +196,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             operands.push(self.tensor_column(at)?);
         }
         let scales = TensorAtom::DEPTH_BYTES * 8 / product.types[0].bits() / SCALE_GROUP;
-        b.effect(&mnemonic::scaled_product(kind, scales), &operands);
+        b.effect(&mnemonic::scaled_product(kind, scales, product.pair), &operands);
         Ok(())
     }
 

@@ -56,15 +56,17 @@ pub(crate) fn tensor_product(kind: &str, pair: bool) -> Asm {
     Asm::effect(&format!("{name} [$0], $1, $2, $3, $4;"), "r,l,l,r,b")
 }
 
-/// Starts a copy of scales to the rows of each warp. Arguments: address and descriptor.
-pub(crate) fn tensor_scales() -> Asm {
-    Asm::effect("tcgen05.cp.cta_group::1.32x128b.warpx4 [$0], $1;", "r,l")
+/// Starts a copy of scales to the rows of each warp. Arguments: address and descriptor. It stays ahead of products of the
+/// same group alone.
+pub(crate) fn tensor_scales(pair: bool) -> Asm {
+    let group = group(pair);
+    Asm::effect(&format!("tcgen05.cp.{group}.32x128b.warpx4 [$0], $1;"), "r,l")
 }
 
 /// Starts a product with so many block scales a row: as [`tensor_product`], and the addresses of both operands' scales.
-pub(crate) fn scaled_product(kind: &str, scales: u32) -> Asm {
+pub(crate) fn scaled_product(kind: &str, scales: u32, pair: bool) -> Asm {
     let vector = format!("block_scale.scale_vec::{scales}X");
-    let name = format!("tcgen05.mma.cta_group::1.kind::{kind}.{vector}");
+    let name = format!("tcgen05.mma.{}.kind::{kind}.{vector}", group(pair));
     Asm::effect(&format!("{name} [$0], $1, $2, $3, [$5], [$6], $4;"), "r,l,l,r,b,r,r")
 }
 

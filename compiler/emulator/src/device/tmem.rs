@@ -45,8 +45,8 @@ struct View<'a> {
 /// A copy of scales that is not committed yet.
 struct Scales {
     column: u32,
-    /// The words of its rows, one after the other.
-    words: Operand,
+    /// Of each CTA that copies: its rank, and the words of its rows, one after the other.
+    words: Vec<(usize, Operand)>,
     span: Span,
 }
 
@@ -65,6 +65,7 @@ struct Product {
     types: [DType; 2],
     from_zero: bool,
     scales: Option<TensorScales>,
+    folded: bool,
     span: Span,
 }
 
@@ -110,10 +111,10 @@ impl<'k> Machine<'k> {
             TensorOp::Attach { .. } => {}
             TensorOp::FenceBefore => self.flights.loaded = false,
             TensorOp::FenceAfter => self.flights.waited = false,
-            TensorOp::CopyScales { column, base, at, rows } => {
+            TensorOp::CopyScales { column, base, at, rows, pair } => {
                 self.fenced(self.flights.waited, "a copy of scales", loc)?;
                 let from = i64::from(*base) + self.column(*at, 0, loc)?;
-                self.begin_scales(*column, from, *rows, loc)?;
+                self.begin_scales(*column, from, (*rows, *pair), loc)?;
             }
             TensorOp::Product(product) => self.begin_tensor(product, loc)?,
             TensorOp::Load { dst, rows, column } => self.load_tensor(*dst, *rows, *column, loc)?,
@@ -193,28 +194,40 @@ impl<'k> Machine<'k> {
         &mut self,
         column: u32,
         from: i64,
-        rows: u32,
+        (rows, pair): (u32, bool),
         loc: LocId,
     ) -> Result<(), EmuError> {
         let span = self.span(loc);
-        let by = self.by(0, span);
-        let mut words = Operand { pieces: Vec::new(), seen: Vec::new() };
-        let late = Late::new(by.clock, span);
-        let mut shared = self.member.own();
-        for row in 0..rows {
-            let at = from + i64::from(scale_place(row, 0));
-            let mut bytes = [0; SCALE_WORD as usize];
-            shared.read_published(at, &mut bytes, by, "a product")?;
-            shared.read_late(at, bytes.len(), by, &late);
-            words.pieces.push(at);
-            words.seen.extend(bytes);
+        let own = self.member.rank();
+        let across = self.member.own().rounds().other_of(&self.clock);
+        let late = Late::new(&self.clock, span);
+        let mut words = Vec::new();
+        for cta in self.member.targets(pair) {
+            let by = self.by(0, span);
+            let by = By { clock: if cta == own { &self.clock } else { &across }, ..by };
+            let mut part = Operand { pieces: Vec::new(), seen: Vec::new() };
+            let mut shared = self.member.shared(cta);
+            if !shared.tensor.is_met(own == cta, self.meetings) {
+                return Err(not_met("a copy of scales", span));
+            }
+            shared.tensor.touch(self.meetings);
+            for row in 0..rows {
+                let at = from + i64::from(scale_place(row, 0));
+                let mut bytes = [0; SCALE_WORD as usize];
+                shared.read_published(at, &mut bytes, by, "a product")?;
+                shared.read_late(at, bytes.len(), by, &late);
+                part.pieces.push(at);
+                part.seen.extend(bytes);
+            }
+            words.push((cta, part));
         }
-        drop(shared);
         self.flights.started.push(late);
-        let bytes = SCALE_WORD as usize;
-        let pieces = words.pieces.iter().map(|&at| (at, bytes));
-        let noted = self.note_reads((0..1, self.member.rank()), pieces, loc);
-        self.flights.noted.extend(noted);
+        self.flights.pair |= pair;
+        for (cta, part) in &words {
+            let pieces = part.pieces.iter().map(|&at| (at, SCALE_WORD as usize));
+            let noted = self.note_reads((0..1, *cta), pieces, loc);
+            self.flights.noted.extend(noted);
+        }
         self.flights.products.push(Started::Scales(Scales { column, words, span }));
         Ok(())
     }
@@ -239,16 +252,14 @@ impl<'k> Machine<'k> {
             ProductStart::Zero => true,
             ProductStart::When((frag, element)) => self.code(frag, element, 0, loc)? == 0,
         };
-        let columns = (self.column(product.column, 0, loc)?, product.n as usize);
+        let columns = (self.column(product.column, 0, loc)?, product.columns() as usize);
         let late = Late::new(&self.clock, span);
         for (cta, parts) in &operands {
             let by = self.by(0, span);
             let by = By { clock: if *cta == own { &self.clock } else { &across }, ..by };
             let mut shared = self.member.shared(*cta);
             if !shared.tensor.is_met(own == *cta, self.meetings) {
-                let message =
-                    "a product before the other CTA of the pair is known to have its tensor memory";
-                return Err(EmuError::new(ErrorKind::ClusterRace, span, message));
+                return Err(not_met("a product", span));
             }
             shared.tensor.begin(columns.0, columns.1, by.clock, by.names, span)?;
             shared.tensor.touch(self.meetings);
@@ -265,10 +276,10 @@ impl<'k> Machine<'k> {
         }
         let bytes: usize = operands.iter().map(|(_, [a, _])| a.seen.len()).sum();
         let elements = bytes * 8 / left.bits() as usize;
-        self.flops += (2 * elements * columns.1) as u64;
+        self.flops += (2 * elements * product.n as usize) as u64;
         let (rows, types) = ((product.m / shares) as usize, product.types);
-        let scales = product.scales;
-        let product = Product { operands, columns, rows, types, from_zero, scales, span };
+        let (scales, folded) = (product.scales, product.folds());
+        let product = Product { operands, columns, rows, types, from_zero, scales, folded, span };
         self.flights.products.push(Started::Product(product));
         Ok(())
     }
@@ -322,7 +333,7 @@ impl<'k> Machine<'k> {
         self.flights.started.iter().for_each(|late| late.commit(round));
         let complete = move |member: Member<'_, Shared>| -> Result<(), EmuError> {
             products.iter().try_for_each(|started| match started {
-                Started::Scales(scales) => scales.complete(&mut member.shared(own)),
+                Started::Scales(scales) => scales.complete(member),
                 Started::Product(product) => product.complete(member),
             })
         };
@@ -345,10 +356,19 @@ impl Operand {
 }
 
 impl Scales {
-    fn complete(&self, shared: &mut Shared) -> Result<(), EmuError> {
-        self.words.is_still(shared, SCALE_WORD as usize, self.span)?;
-        shared.tensor.set_scales(self.column, &self.words.seen, self.span)
+    fn complete(&self, member: Member<'_, Shared>) -> Result<(), EmuError> {
+        for (cta, words) in &self.words {
+            let mut shared = member.shared(*cta);
+            words.is_still(&shared, SCALE_WORD as usize, self.span)?;
+            shared.tensor.set_scales(self.column, &words.seen, self.span)?;
+        }
+        Ok(())
     }
+}
+
+fn not_met(what: &str, span: Span) -> EmuError {
+    let message = format!("{what} before the other CTA of the pair is known to have its tensor memory");
+    EmuError::new(ErrorKind::ClusterRace, span, message)
 }
 
 impl Product {
@@ -376,7 +396,8 @@ impl Product {
                     wgmma::scale(factors, &scales, SCALE_GROUP as usize);
                 }
             }
-            let factors = Factors { a, b, depth, step: depth, from_zero: self.from_zero };
+            let (from_zero, folded) = (self.from_zero, self.folded);
+            let factors = Factors { a, b, depth, step: depth, from_zero, folded };
             shared.tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)?;
         }
         Ok(())

@@ -21,7 +21,7 @@ use crate::cluster::Member;
 use crate::error::{EmuError, ErrorKind};
 use crate::pipes::HasRounds;
 use crate::roles::{Clock, Late};
-use crate::tmem::Factors;
+use crate::tmem::{Factors, ROWS, unfolded};
 
 /// A matrix in shared memory.
 struct Operand {
@@ -32,11 +32,26 @@ struct Operand {
     span: Span,
 }
 
+/// What a CTA has of a product.
+struct Share {
+    cta: usize,
+    /// Its part of both operands.
+    operands: [Operand; 2],
+    /// Scales of its own rows, and of all columns.
+    scales: Option<[Operand; 2]>,
+}
+
+impl Share {
+    /// What is read from shared memory.
+    fn reads(&self) -> impl Iterator<Item = &Operand> {
+        self.operands.iter().chain(self.scales.iter().flatten())
+    }
+}
+
 /// A product that is not committed yet.
 struct Product {
-    /// Of each CTA that shares it: its rank, and its part of the operands.
-    operands: Vec<(usize, [Operand; 2])>,
-    scales: Option<[Operand; 2]>,
+    /// Of each CTA that shares it.
+    shares: Vec<Share>,
     /// First column of the sums, and how many.
     columns: (i64, usize),
     atom: TensorAtom,
@@ -83,6 +98,8 @@ impl<'k> Machine<'k> {
         let declared = &self.kernel.smem[tile];
         let slot = slot.map_or(0, |slot| self.int(slot));
         let start = match access.index.last() {
+            // Of folded columns all are touched.
+            Some(AxisIndex::Range { .. }) if declared.folded => (0, declared.columns()),
             Some(AxisIndex::Range { start, len, .. }) => (self.int(*start), *len),
             None | Some(AxisIndex::New) => (0, declared.columns()),
             Some(AxisIndex::At(_) | AxisIndex::Gather(_) | AxisIndex::Along(_)) => {
@@ -107,12 +124,15 @@ impl<'k> Machine<'k> {
         };
         let (_, _, access) = loads.remove(at);
         let (first, count) = self.columns(access)?;
-        let rows = self.kernel.vars[var].shape[0] as usize;
+        let tile = access.storage.tile().map(|(tile, _)| &self.kernel.smem[tile]);
+        let folded = tile.is_some_and(|tile| tile.folded);
+        let rows = if folded { ROWS } else { self.kernel.vars[var].shape[0] as usize };
         let (names, clock) = (self.names(), &self.clock);
         let mut shared = self.member.own();
         let tensor = &mut shared.tensor;
         let values = tensor.read(first, count, 0..rows, clock, names, access.span)?;
         drop(shared);
+        let values = if folded { unfolded(&values, count) } else { values };
         self.vars[var][slot as usize] = Some(Rc::new(Elements::from_f32(&values)));
         Ok(())
     }
@@ -121,17 +141,16 @@ impl<'k> Machine<'k> {
         let own = self.member.rank();
         let across = self.member.own().rounds().other_of(&self.clock);
         let ctas = self.member.targets(mma.atom.pair);
-        let mut operands = Vec::new();
-        for cta in ctas.clone() {
+        let mut shares = Vec::new();
+        for cta in ctas {
             let by = (cta, if cta == own { &self.clock } else { &across });
-            operands
-                .push((cta, [self.tensor_operand(&mma.a, by)?, self.tensor_operand(&mma.b, by)?]));
+            let operands = [self.tensor_operand(&mma.a, by)?, self.tensor_operand(&mma.b, by)?];
+            let scales = match &mma.scales {
+                None => None,
+                Some([a, b]) => Some([self.tensor_operand(a, by)?, self.tensor_operand(b, by)?]),
+            };
+            shares.push(Share { cta, operands, scales });
         }
-        let by = (own, &self.clock);
-        let scales = match &mma.scales {
-            None => None,
-            Some([a, b]) => Some([self.tensor_operand(a, by)?, self.tensor_operand(b, by)?]),
-        };
         let from_zero = match mma.start {
             Start::Sums => false,
             Start::Zero => true,
@@ -140,21 +159,21 @@ impl<'k> Machine<'k> {
         let columns = self.columns(&mma.acc)?;
         let names = self.names();
         let late = Late::new(&self.clock, span);
-        for (cta, parts) in &operands {
-            let clock = if *cta == own { &self.clock } else { &across };
-            let mut shared = self.member.shared(*cta);
+        for share in &shares {
+            let clock = if share.cta == own { &self.clock } else { &across };
+            let mut shared = self.member.shared(share.cta);
             shared.tensor.begin(columns.0, columns.1, clock, names, span)?;
-            let scales = scales.iter().flatten().filter(|_| *cta == own);
-            for operand in parts.iter().chain(scales) {
+            for operand in share.reads() {
                 shared.read_late(&operand.places, clock, operand.span, &late);
             }
         }
         self.flights.started.push(late);
         self.flights.pair |= mma.atom.pair;
-        let elements: usize = operands.iter().map(|(_, [a, _])| a.seen.len()).sum();
-        self.count_flops(DType::F32, 2 * elements * columns.1);
+        let elements: usize = shares.iter().map(|share| share.operands[0].seen.len()).sum();
+        let wide = if mma.atom.folds() { 2 * columns.1 } else { columns.1 };
+        self.count_flops(DType::F32, 2 * elements * wide);
         let atom = mma.atom;
-        let product = Product { operands, scales, columns, atom, from_zero, span };
+        let product = Product { shares, columns, atom, from_zero, span };
         self.flights.products.push(product);
         Ok(())
     }
@@ -222,11 +241,9 @@ fn unpacked(seen: &Elements, dtype: DType) -> Cow<'_, Elements> {
 impl Product {
     /// Every CTA gets its rows of the left operand times all of the right one.
     fn complete(&self, member: Member<'_, SharedTiles>) -> Result<(), EmuError> {
-        for (cta, parts) in &self.operands {
-            let shared = member.shared(*cta);
-            for Operand { places, seen, name, span } in
-                parts.iter().chain(self.scales.iter().flatten())
-            {
+        for share in &self.shares {
+            let shared = member.shared(share.cta);
+            for Operand { places, seen, name, span } in share.reads() {
                 if shared.read_places(places, seen.dtype()) != *seen {
                     let message = format!("`{name}` is written while a product may still read it");
                     return Err(EmuError::new(ErrorKind::SharedRace, *span, message)
@@ -236,20 +253,20 @@ impl Product {
         }
         let [left, right] = self.atom.types;
         let factors = |operand: &Operand, dtype| wgmma::factors(&unpacked(&operand.seen, dtype));
-        let mut b: Vec<f64> =
-            self.operands.iter().flat_map(|(_, [_, b])| factors(b, right)).collect();
-        if let Some([_, of_b]) = &self.scales {
-            wgmma::scale(&mut b, &wgmma::factors(&of_b.seen), SCALE_GROUP as usize);
-        }
-        for (cta, [a, _]) in &self.operands {
-            let mut a = factors(a, left);
-            if let Some([of_a, _]) = &self.scales {
-                wgmma::scale(&mut a, &wgmma::factors(&of_a.seen), SCALE_GROUP as usize);
+        let all: Vec<f64> =
+            self.shares.iter().flat_map(|share| factors(&share.operands[1], right)).collect();
+        for share in &self.shares {
+            let (mut a, mut b) = (factors(&share.operands[0], left), all.clone());
+            if let Some(scales) = &share.scales {
+                for (factors, of) in [&mut a, &mut b].into_iter().zip(scales) {
+                    wgmma::scale(factors, &wgmma::factors(&of.seen), SCALE_GROUP as usize);
+                }
             }
             let (rows, step) = (self.atom.own_rows() as usize, self.atom.depth() as usize);
             let depth = a.len() / rows;
-            let factors = Factors { a, b: b.clone(), depth, step, from_zero: self.from_zero };
-            let tensor = &mut member.shared(*cta).tensor;
+            let (from_zero, folded) = (self.from_zero, self.atom.folds());
+            let factors = Factors { a, b, depth, step, from_zero, folded };
+            let tensor = &mut member.shared(share.cta).tensor;
             tensor.multiply(self.columns.0, self.columns.1, &factors, self.span)?;
         }
         Ok(())

@@ -4,6 +4,7 @@ use kernel_abi::DType;
 use serde::{Deserialize, Serialize};
 
 use super::{Address, FragId, Matrix, ProductStart};
+use crate::kernel::TensorAtom;
 
 /// What threads do with tensor memory. Columns count from the first one of the CTA.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,6 +45,8 @@ pub enum TensorOp {
         at: Address,
         /// Rows whose scales are used, at most 128; see [`scale_place`](crate::kernel::scale_place).
         rows: u32,
+        /// Both CTAs of a pair do, each from its own shared memory to its own columns.
+        pair: bool,
     },
     /// The first thread of the role starts a product.
     Product(Box<TensorProduct>),
@@ -53,7 +56,7 @@ pub enum TensorOp {
     Load {
         /// Result, f32, one element a place.
         dst: FragId,
-        /// Rows of the tile: 128 or 64.
+        /// Rows that warps reach: 128, or 64 where each reaches 16.
         rows: u32,
         /// First column.
         column: Address,
@@ -92,7 +95,8 @@ impl TensorOp {
 pub struct TensorProduct {
     /// First column of the sums.
     pub column: Address,
-    /// Rows of the sums: 64 or 128, of a pair 256.
+    /// Rows of the sums: 64 or 128, of a pair 128 or 256. Of 128 rows of a pair each CTA has 64, of which the second half of
+    /// the columns lies in rows 64 to 127 of the same columns as the first.
     pub m: u32,
     /// Columns of the sums.
     pub n: u32,
@@ -108,6 +112,18 @@ pub struct TensorProduct {
     pub start: ProductStart,
     /// Where the scales of both operands are.
     pub scales: Option<TensorScales>,
+}
+
+impl TensorProduct {
+    /// The second half of the columns of its sums lies below the first.
+    pub fn folds(&self) -> bool {
+        self.pair && self.m == TensorAtom::ROWS
+    }
+
+    /// Columns of tensor memory of its sums.
+    pub fn columns(&self) -> u32 {
+        if self.folds() { self.n / 2 } else { self.n }
+    }
 }
 
 /// The scales of both operands of an instruction, in columns of 32 rows each.

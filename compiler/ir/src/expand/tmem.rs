@@ -150,6 +150,9 @@ impl Expander<'_> {
         let declared = &self.kernel.vars[var];
         let own = declared.distribution.registers();
         let (rows, columns) = (declared.shape[0], declared.shape[1]);
+        let tile = access.storage.tile().map(|(tile, _)| &self.kernel.smem[tile]);
+        // Warps reach both halves of columns that lie one below the other.
+        let rows = if tile.is_some_and(|tile| tile.folded) { TensorAtom::ROWS } else { rows };
         let groups = self.b.warps() / TENSOR_WARPS;
         let group = Digit { extent: groups, stride: TENSOR_WARPS };
         let step = i64::from(columns / groups.max(1));
@@ -218,7 +221,8 @@ impl Expander<'_> {
                         .then(|| self.b.materialize(&variable, DType::I32));
                     let at = Address { offset, constant: at.constant };
                     let rows = (rows - row).min(SCALE_ROWS);
-                    let copy = TensorOp::CopyScales { column: next, base, at, rows };
+                    let pair = mma.atom.pair;
+                    let copy = TensorOp::CopyScales { column: next, base, at, rows, pair };
                     self.b.emit(DeviceOp::Tensor(copy));
                     next += SCALE_ROWS / 32;
                 }

@@ -22,7 +22,13 @@ pub(super) fn fixed(
     collect(&kernel.body, &mut found);
     for (stmt, var) in found {
         let declared = &kernel.vars[var];
-        let Some(axes) = rows(&declared.shape, declared.distribution.warps) else {
+        let warps = declared.distribution.warps;
+        let axes = if is_folded(kernel, stmt) {
+            folded(&declared.shape, warps)
+        } else {
+            rows(&declared.shape, warps)
+        };
+        let Some(axes) = axes else {
             findings.push(
                 Diagnostic::error(Code::E0310, "warps that do not share these columns")
                     .label(
@@ -87,6 +93,20 @@ pub(crate) fn rows(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
     Some([row, AxisMap { vec, lanes: Digit::NONE, inner, warps: shared, rest }])
 }
 
+/// The same of 64 rows of which the second half of the columns lies below the first: two of four warps have each half.
+fn folded(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
+    let &[TensorAtom::HALF, columns] = shape else { return None };
+    if warps != TENSOR_WARPS || columns == 0 || !columns.is_multiple_of(2) {
+        return None;
+    }
+    let own = columns / 2;
+    let vec = if own.is_multiple_of(VECTOR) { VECTOR } else { 1 };
+    let warps = [1, 2].map(|stride| Digit { extent: 2, stride });
+    let lanes = Digit { extent: LANES, stride: 1 };
+    let row = AxisMap { vec: 1, lanes, inner: 1, warps: warps[0], rest: 1 };
+    Some([row, AxisMap { vec, lanes: Digit::NONE, inner: own / vec, warps: warps[1], rest: 1 }])
+}
+
 /// The same of 64 rows, by the columns of each warp.
 fn half(own: u32, groups: u32) -> Option<[AxisMap; 2]> {
     if !own.is_multiple_of(8) {
@@ -105,6 +125,11 @@ fn half(own: u32, groups: u32) -> Option<[AxisMap; 2]> {
     };
     let lanes = Digit { extent: 4, stride: 1 };
     Some([row, AxisMap { vec: 2, lanes, inner, warps: shared, rest }])
+}
+
+fn is_folded(kernel: &Kernel, stmt: &Stmt) -> bool {
+    let StmtKind::Tensor(Tensor::Load { access, .. }) = &stmt.kind else { return false };
+    access.storage.tile().is_some_and(|(tile, _)| kernel.smem[tile].folded)
 }
 
 fn collect<'k>(stmts: &'k [Stmt], found: &mut Vec<(&'k Stmt, VarId)>) {
@@ -138,6 +163,22 @@ mod tests {
             }
         }
         assert!(rows(&[128, 16], 6).is_none() && rows(&[128, 3], 8).is_none());
+    }
+
+    #[test]
+    fn of_folded_rows_two_warps_have_each_half_of_the_columns() {
+        for columns in [32, 96, 256] {
+            let axes = folded(&[64, columns], 4).unwrap();
+            let spread = Distribution { warps: 4, axes: axes.to_vec() };
+            assert_eq!(spread.shape(), [64, columns]);
+            for (warp, lane) in [(0, 0), (1, 31), (2, 7), (3, 31)] {
+                for register in 0..spread.registers() {
+                    let at = spread.coordinates(warp, lane, register);
+                    assert_eq!(at, [32 * (warp % 2) + lane, warp / 2 * (columns / 2) + register]);
+                }
+            }
+        }
+        assert!(folded(&[64, 32], 8).is_none() && folded(&[128, 32], 4).is_none());
     }
 
     #[test]

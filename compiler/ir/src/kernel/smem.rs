@@ -34,6 +34,9 @@ pub struct Smem {
     pub swizzle: SmemSwizzle,
     /// Each slot starts at a multiple of this many bytes, a power of two.
     pub align: u32,
+    /// In tensor memory: the second half of the columns of 64 rows lies below the first, in rows 64 to 127 of the same
+    /// columns, as products of a pair of CTAs with 128 rows have it.
+    pub folded: bool,
     /// Where it is declared.
     pub span: Span,
 }
@@ -46,7 +49,8 @@ impl Smem {
 
     /// Columns of tensor memory of one slot.
     pub fn columns(&self) -> u32 {
-        self.shape.last().copied().unwrap_or(0)
+        let columns = self.shape.last().copied().unwrap_or(0);
+        if self.folded { columns.div_ceil(2) } else { columns }
     }
 
     /// Bytes of the elements of one slot.

@@ -91,7 +91,7 @@ impl Tensor {
 /// `atom NAME = tcgen05(m = 128, n = …, k = 16, a = …, b = …, d = f32);`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorAtom {
-    /// Rows of the sums: 64 or 128; of a pair of CTAs 256.
+    /// Rows of the sums: 64 or 128; of a pair of CTAs 128 or 256.
     pub m: u32,
     /// Columns of the sums: a multiple of 16, or of 8 with 64 rows; at most 256.
     pub n: u32,
@@ -151,11 +151,16 @@ impl TensorAtom {
         self.n / self.ctas()
     }
 
+    /// Each CTA has 64 rows of the sums, of which the second half of the columns lies below the first.
+    pub fn folds(self) -> bool {
+        self.pair && self.own_rows() == Self::HALF
+    }
+
     /// Columns come in multiples of this many.
-    pub fn column_step(rows: u32) -> u32 {
+    pub fn column_step(rows: u32, pair: bool) -> u32 {
         match rows {
+            _ if pair => 32,
             Self::HALF => 8,
-            Self::PAIR => 32,
             _ => 16,
         }
     }

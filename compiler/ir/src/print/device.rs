@@ -384,8 +384,9 @@ fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
         TensorOp::Free { columns, pair } => {
             format!("free {columns} columns of tensor memory{}", of_pair(*pair))
         }
-        TensorOp::CopyScales { column: to, base, at, rows } => {
-            format!("tensor[{to} …] = scales of {rows} rows from shared+{base}[{}]", column(at))
+        TensorOp::CopyScales { column: to, base, at, rows, pair } => {
+            let (at, pair) = (column(at), of_pair(*pair));
+            format!("tensor[{to} …] = scales of {rows} rows{pair} from shared+{base}[{at}]")
         }
         TensorOp::FenceBefore => "tcgen05.fence before".to_owned(),
         TensorOp::FenceAfter => "tcgen05.fence after".to_owned(),

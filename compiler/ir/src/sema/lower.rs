@@ -80,8 +80,8 @@ pub(super) fn named(template: &KernelTemplate, bindings: &Bindings) -> Vec<Strin
 
 /// Statements of a block that is still open.
 #[derive(Debug, Default)]
-struct OpenBlock {
-    stmts: Vec<Stmt>,
+pub(super) struct OpenBlock {
+    pub(super) stmts: Vec<Stmt>,
     /// Constants and launch values that are defined here already.
     shared: FxHashMap<SharedKey, ValueId>,
 }
@@ -113,7 +113,7 @@ pub(super) struct Lower<'a> {
     pub(super) target: Target,
     report: Reporter,
     pub(super) kernel: Kernel,
-    blocks: Vec<OpenBlock>,
+    pub(super) blocks: Vec<OpenBlock>,
     pub(super) frame: Frame<'a>,
     /// What is known of integer scalars: `value = r` modulo `m`, exactly `r` for m = 0.
     residues: FxHashMap<ValueId, (i64, i64)>,

@@ -234,6 +234,7 @@ impl<'a> Lower<'a> {
             );
         }
         self.connect_pair();
+        self.fold_sums();
         self.connect_ctas();
         for Ends { barrier, from, to } in std::mem::take(&mut self.pipes.ends) {
             let mut numbers = [Vec::new(), Vec::new()];

@@ -69,6 +69,7 @@ impl<'a> Lower<'a> {
             slots,
             swizzle,
             align,
+            folded: false,
             span: tile.name.span,
         });
         let memory = Memory::Smem { tile: id, ringed: tile.ring.is_some() };

@@ -15,9 +15,9 @@ use super::scope::{AnyAtom, Buffer, Entity, Frag, Memory};
 use super::smem::initial_value;
 use super::warpgroup::{Entries, entries};
 use crate::kernel::{
-    AxisIndex, Extent, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Smem, SmemSwizzle, Space, StmtKind,
-    Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess, ViewAxis,
-    ViewDigit, scale_place,
+    AxisIndex, Extent, Kernel, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Smem, SmemSwizzle, Space, Stmt,
+    StmtKind, Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess,
+    ViewAxis, ViewDigit, first_of_pair, scale_place,
 };
 use crate::target::Target;
 
@@ -82,6 +82,7 @@ impl<'a> Lower<'a> {
             slots,
             swizzle: SmemSwizzle::None,
             align: 4,
+            folded: false,
             span: tile.name.span,
         });
         let memory = Memory::Smem { tile: id, ringed: tile.ring.is_some() };
@@ -100,7 +101,10 @@ impl<'a> Lower<'a> {
             None => false,
         };
         let rows = match self.const_int(m, "`m`")? {
-            128 if pair => return Err(self.not_built(m.span, "128 rows of a pair of CTAs")),
+            128 if pair && scale.is_some() => {
+                return Err(self.not_built(m.span, "block scales of 128 rows of a pair of CTAs"));
+            }
+            128 if pair => TensorAtom::ROWS,
             _ if pair => {
                 self.exactly(m, TensorAtom::PAIR, "`m`")?;
                 TensorAtom::PAIR
@@ -111,7 +115,7 @@ impl<'a> Lower<'a> {
                 TensorAtom::ROWS
             }
         };
-        let step = TensorAtom::column_step(rows);
+        let step = TensorAtom::column_step(rows, pair);
         let most = i64::from(TensorAtom::MAX_COLUMNS);
         let columns = self.const_extent(n, "`n`", i64::from(step), most)?;
         if !columns.is_multiple_of(step) {
@@ -122,11 +126,9 @@ impl<'a> Lower<'a> {
         }
         let types = match scale {
             None => self.types_of_product([a, b, d], "`tcgen05`")?,
-            Some(scale) if pair => {
-                return Err(self.not_built(scale.span, "block scales of a pair of CTAs"));
-            }
             Some(scale) => {
-                self.exactly(m, TensorAtom::ROWS, "`m`")?;
+                let whole = if pair { TensorAtom::PAIR } else { TensorAtom::ROWS };
+                self.exactly(m, whole, "`m`")?;
                 self.scaled_types([a, b, d], scale)?
             }
         };
@@ -165,6 +167,9 @@ impl<'a> Lower<'a> {
         }
         if atom.pair && columns != atom.n {
             return Err(self.not_built(mma.acc.span, "several atoms of a pair of CTAs"));
+        }
+        if atom.folds() && !self.is_all_columns(&acc) {
+            return Err(self.not_built(mma.acc.span, "sums of 128 rows of a pair of CTAs in some columns"));
         }
         if !self.is_all_rows(&acc) {
             return Err(self.not_built(mma.acc.span, "sums in some rows of tensor memory"));
@@ -392,6 +397,30 @@ impl<'a> Lower<'a> {
         slice.shape.len() == 2 && tile.is_some_and(|tile| tile.first() == slice.shape.first())
     }
 
+    /// Whether it has all its columns.
+    fn is_all_columns(&self, slice: &Slice) -> bool {
+        let tile = slice.storage.tile().map(|(tile, _)| &self.kernel.smem[tile].shape);
+        tile.is_some_and(|tile| tile.last() == slice.shape.last())
+    }
+
+    /// Where products of a pair of CTAs write tiles of 64 rows, these lie in two halves of columns one below the other.
+    pub(super) fn fold_sums(&mut self) {
+        if self.blocks.iter().all(|block| first_of_pair(&block.stmts).is_none()) {
+            return;
+        }
+        for id in self.kernel.smem.ids() {
+            let tile = &mut self.kernel.smem[id];
+            tile.folded = tile.is_tensor() && tile.shape.first() == Some(&TensorAtom::HALF);
+        }
+        let mut parts = Vec::new();
+        for block in &self.blocks {
+            loads_of_parts(&self.kernel, &block.stmts, &mut parts);
+        }
+        for span in parts {
+            self.not_built(span, "a load of some columns of 64 rows of a pair of CTAs");
+        }
+    }
+
     /// A slice of a tile in tensor memory.
     fn tensor_slice(&mut self, e: &'a Expr, whole: Span) -> Outcome<Slice> {
         let slice = self.slice_of(e, whole, Space::Tensor)?;
@@ -406,6 +435,20 @@ impl<'a> Lower<'a> {
                     .label(e.span, "a CTA reaches its own alone"),
             )),
         }
+    }
+}
+
+/// Loads of some columns of tiles that are folded.
+fn loads_of_parts(kernel: &Kernel, stmts: &[Stmt], found: &mut Vec<Span>) {
+    for stmt in stmts {
+        if let StmtKind::Tensor(Tensor::Load { var, access, .. }) = &stmt.kind
+            && let Some((tile, _)) = access.storage.tile()
+            && kernel.smem[tile].folded
+            && kernel.smem[tile].shape != kernel.vars[*var].shape
+        {
+            found.push(access.span);
+        }
+        stmt.kind.bodies().into_iter().for_each(|body| loads_of_parts(kernel, body, found));
     }
 }
 

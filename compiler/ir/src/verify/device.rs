@@ -476,20 +476,21 @@ impl Structure<'_> {
                 let is_f32 = self.kernel.frags[*dst].dtype == DType::F32;
                 is_f32 && columns.is_some_and(|columns| inside(*column, columns))
             }
-            TensorOp::CopyScales { column, base, at, rows } => {
+            TensorOp::CopyScales { column, base, at, rows, pair } => {
                 let end = i64::from(*base) + at.constant + i64::from(SCALE_BYTES);
                 let lies = at.offset.is_some() || end <= self.kernel.shared_bytes.into();
                 at.constant >= 0
                     && lies
                     && *rows <= SCALE_ROWS
+                    && (!pair || self.kernel.launch.cluster_size() == 2)
                     && inside(Address { offset: None, constant: (*column).into() }, SCALE_WORD)
             }
             TensorOp::Product(product) => {
                 let most = TensorAtom::MAX_COLUMNS;
-                let step = TensorAtom::column_step(product.m);
+                let step = TensorAtom::column_step(product.m, product.pair);
                 let is_pair = product.pair
-                    && product.scales.is_none()
-                    && product.m == TensorAtom::PAIR
+                    && (product.m == TensorAtom::PAIR
+                        || product.m == TensorAtom::ROWS && product.scales.is_none())
                     && self.kernel.launch.cluster_size() == 2;
                 let is_alone =
                     !product.pair && matches!(product.m, TensorAtom::ROWS | TensorAtom::HALF);
@@ -508,7 +509,7 @@ impl Structure<'_> {
                         && (matrix.at.offset.is_some() || ends)
                 };
                 is_atom
-                    && inside(product.column, product.n)
+                    && inside(product.column, product.columns())
                     && lies(&product.a, product.m / ctas, product.types[0])
                     && lies(&product.b, product.n / ctas, product.types[1])
             }

@@ -252,13 +252,12 @@ impl Walk<'_> {
                 let lies = accesses.map(|access| self.is_tensor(access)) == [true, false, false];
                 let depth = shapes[1].last().map_or(0, |k| k * mma.atom.packing());
                 let groups = depth / SCALE_GROUP;
-                let scaled =
-                    mma.scales.iter().flatten().zip(&shapes[1..]).all(|(scales, shape)| {
-                        shape.first().is_some_and(|rows| {
-                            access_shape(self.kernel, scales) == [*rows, groups]
-                        }) && self.kernel.dtype_of(scales.storage) == DType::Ue8m0
-                            && !self.is_tensor(scales)
-                    });
+                // Of a pair each CTA has the scales of its own rows, and of all columns.
+                let scaled = mma.scales.iter().flatten().zip(&shapes[0]).all(|(scales, rows)| {
+                    access_shape(self.kernel, scales) == [*rows, groups]
+                        && self.kernel.dtype_of(scales.storage) == DType::Ue8m0
+                        && !self.is_tensor(scales)
+                });
                 let scaled = scaled && mma.scales.is_some() == mma.atom.scaled;
                 if !fits || !scaled || !lies || dtypes != mma.atom.stored() || !self.in_role {
                     self.fault(span, "a product whose operands do not agree".to_owned());
