@@ -111,6 +111,7 @@ fn fences_that_are_left_out_are_found() {
                 | TensorOp::Free { .. }
                 | TensorOp::CopyScales { .. }
                 | TensorOp::Product(_)
+                | TensorOp::Store { .. }
                 | TensorOp::Load { .. } => true,
             }
         });
@@ -141,9 +142,78 @@ fn pair() -> Built {
 #[test]
 fn a_pair_of_ctas_is_the_product_in_every_schedule() {
     let rounds = build(include_str!("suite/ops/tcgen05_pair_rounds.tile"));
+    let low = build(include_str!("suite/ops/tcgen05_pair_low.tile"));
     let bound = |_: f64, size: f64| size * 1e-6;
     is_the_product(&pair(), ["w", "x", "y"], [256, 32, 192], bound);
     is_the_product(&rounds, ["w", "x", "y"], [256, 96, 64], bound);
+    is_the_product(&low, ["w", "x", "y"], [128, 64, 128], bound);
+}
+
+/// Products whose left operand four warps store to tensor memory.
+fn left() -> Built {
+    build(&include_str!("suite/ops/tcgen05_left.tile").replace("v * 2.0", "v"))
+}
+
+#[test]
+fn a_left_operand_in_tensor_memory_is_the_one_that_was_stored() {
+    is_the_product(&left(), ["x", "w", "y"], [128, 32, 128], |_, size| size * 1e-6);
+}
+
+#[test]
+fn a_left_operand_that_is_not_handed_over_is_found() {
+    let built = left();
+    for which in 0..3 {
+        let found = errors_of(&built, |op| {
+            let DeviceOp::Tensor(op) = op else { return true };
+            let of = [
+                matches!(op, TensorOp::FenceBefore),
+                matches!(op, TensorOp::FenceAfter),
+                matches!(op, TensorOp::Store { .. }),
+            ];
+            !of[which]
+        });
+        all_of(&found, &[ErrorKind::RoleRace, ErrorKind::Poison]);
+    }
+    for name in ["left.full", "left.empty"] {
+        let barriers = &built.kernel.barriers;
+        let meant = barriers.iter_enumerated().find(|(_, b)| b.name == name).unwrap().0;
+        let found = errors_of(
+            &built,
+            |op| !matches!(op, DeviceOp::Pipe(DevicePipe::Wait { barrier, .. }) if *barrier == meant),
+        );
+        all_of(&found, &[ErrorKind::RoleRace, ErrorKind::Poison, ErrorKind::Phase]);
+    }
+}
+
+/// Scales that one CTA copies to its own tensor memory alone, or nobody does.
+#[test]
+fn scales_that_a_cta_of_a_pair_does_not_have_are_found() {
+    let built = build(include_str!("suite/ops/tcgen05_pair_mxf8.tile"));
+    let found =
+        errors_of(&built, |op| !matches!(op, DeviceOp::Tensor(TensorOp::CopyScales { .. })));
+    all_of(&found, &[ErrorKind::Poison]);
+    let mut device = built.device.clone().into_inner();
+    alone(&mut device.body);
+    for options in schedules(6) {
+        let found = run_device(&device, &mut memory(&built.kernel), &options).unwrap_err();
+        all_of(&[found], &[ErrorKind::Poison]);
+    }
+}
+
+/// Lets scales be copied in their own CTA alone.
+fn alone(stmts: &mut [DeviceStmt]) {
+    for stmt in stmts {
+        if let DeviceOp::Tensor(TensorOp::CopyScales { pair, .. }) = &mut stmt.op {
+            *pair = false;
+        }
+        if let DeviceOp::For { body, .. } | DeviceOp::Role { body, .. } = &mut stmt.op {
+            alone(body);
+        }
+        if let DeviceOp::If { then_body, else_body, .. } = &mut stmt.op {
+            alone(then_body);
+            alone(else_body);
+        }
+    }
 }
 
 /// `y[m, n] = a[m, k] b[n, k]^T`, of the named parameters, in every schedule against the sum in f64. The bound is of the

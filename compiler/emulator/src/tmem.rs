@@ -1,13 +1,15 @@
-//! Tensor memory of a CTA: columns of 128 rows, which products of one role change late and loads of others read. Tiles of
+//! Tensor memory of a CTA: columns of 128 rows, which products of one role change late and loads of others read; and
+//! others store what products read. Tiles of
 //! 64 rows have the first ones: where those lie among the lanes of the hardware changes nothing.
 //!
 //! A product is complete when the round is that some `commit` behind it counts in. Who has seen such a round may read
 //! its columns, or start products there; the role that started it goes on without waiting, since its products follow
 //! each other in order.
 
+use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::kernel::TensorAtom;
-use kernel_ir::ops::wgmma;
+use kernel_ir::ops::{Elements, wgmma};
 
 use crate::error::{EmuError, ErrorKind};
 use crate::roles::{Clock, Names, Stamp};
@@ -27,16 +29,29 @@ pub(crate) fn unfolded(values: &[f32], count: usize) -> Vec<f32> {
 /// One column, and who touched it last.
 #[derive(Clone)]
 struct Column {
-    rows: Vec<Option<f32>>,
+    /// The word of each row.
+    rows: Vec<Option<u32>>,
     /// The role whose products write it, and the last of them.
     product: Option<(usize, Span)>,
     /// Rounds of barriers of which each says that those are complete.
     complete: Vec<Stamp>,
     /// Loads since then, the last one of each role.
     reads: Vec<Stamp>,
+    /// Stores by threads, the last one of each role.
+    stores: Vec<Stamp>,
+    /// Products that read it as their left operand: the role and the last of them, and rounds that say that it is complete.
+    uses: Vec<(usize, Span, Vec<Stamp>)>,
 }
 
 impl Column {
+    /// A store or a product that reads it, of which the clock has not seen the end.
+    fn touched(&self, by: &Clock) -> Option<Stamp> {
+        let store = self.stores.iter().copied().find(|&store| !by.has_seen(store));
+        let unseen = |done: &[Stamp]| !done.iter().any(|&stamp| by.has_seen(stamp));
+        let used = self.uses.iter().find(|(_, _, done)| unseen(done));
+        store.or(used.map(|&(role, span, _)| Stamp::of(role, u64::MAX, span)))
+    }
+
     /// A product that the clock has not seen complete.
     fn running(&self, by: &Clock) -> Option<Stamp> {
         let (role, span) = self.product?;
@@ -58,6 +73,17 @@ pub(crate) struct TensorMemory {
 
 /// Scales in a column, of 32 rows.
 const COLUMN_SCALES: usize = 128;
+
+/// Elements of 16 bits of which each word has two, the first in its low half.
+pub(crate) fn halves(dtype: DType, words: &[u32]) -> Elements {
+    Elements::from_codes(dtype, words.iter().flat_map(|&w| [w & 0xffff, w >> 16].map(u64::from)))
+}
+
+/// The words of elements of 16 bits.
+pub(crate) fn joined(codes: &[u64]) -> Vec<u32> {
+    let word = |pair: &[u64]| pair.iter().rev().fold(0, |word, &code| word << 16 | code as u32);
+    codes.chunks(2).map(word).collect()
+}
 
 /// What a product multiplies.
 pub(crate) struct Factors {
@@ -82,6 +108,8 @@ impl TensorMemory {
             product: None,
             complete: Vec::new(),
             reads: Vec::new(),
+            stores: Vec::new(),
+            uses: Vec::new(),
         };
         let scales = vec![None; columns * COLUMN_SCALES];
         let columns = vec![empty; columns];
@@ -164,7 +192,7 @@ impl TensorMemory {
             let own = column.product.is_some_and(|(role, _)| role == by.agent());
             let product = if own { None } else { column.running(by) };
             let read = || column.reads.iter().copied().find(|&read| !by.has_seen(read));
-            if let Some(other) = product.or_else(read) {
+            if let Some(other) = product.or_else(read).or_else(|| column.touched(by)) {
                 return Err(race(first, i, by, names, span, other));
             }
             column.product = Some((by.agent(), span));
@@ -174,8 +202,83 @@ impl TensorMemory {
         Ok(())
     }
 
+    /// A role starts a product that reads columns.
+    pub(crate) fn use_left(
+        &mut self,
+        first: i64,
+        count: usize,
+        by: &Clock,
+        names: Names<'_>,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        for (i, column) in self.range(first, count, span)?.iter_mut().enumerate() {
+            let store = || column.stores.iter().copied().find(|&store| !by.has_seen(store));
+            if let Some(other) = column.running(by).or_else(store) {
+                return Err(race(first, i, by, names, span, other));
+            }
+            column.uses.retain(|(role, _, _)| *role != by.agent());
+            column.uses.push((by.agent(), span, Vec::new()));
+        }
+        Ok(())
+    }
+
+    /// Words of rows of columns, row by row.
+    pub(crate) fn words(
+        &mut self,
+        first: i64,
+        count: usize,
+        rows: usize,
+        span: Span,
+    ) -> Result<Vec<u32>, EmuError> {
+        let columns = self.range(first, count, span)?;
+        let places = (0..rows).flat_map(|row| (0..count).map(move |i| (row, i)));
+        let word = |(row, i): (usize, usize)| {
+            let word = columns[i].rows.get(row).copied().flatten();
+            word.ok_or_else(|| unwritten(first, i, row, span))
+        };
+        places.map(word).collect()
+    }
+
+    /// A role stores words to rows of columns, row by row.
+    pub(crate) fn store(
+        &mut self,
+        first: i64,
+        rows: std::ops::Range<usize>,
+        words: &[u32],
+        by: &Clock,
+        names: Names<'_>,
+        span: Span,
+    ) -> Result<(), EmuError> {
+        let count = words.len() / rows.len().max(1);
+        let stamp = by.stamp(span);
+        for (i, column) in self.range(first, count, span)?.iter_mut().enumerate() {
+            let read = || column.reads.iter().copied().find(|&read| !by.has_seen(read));
+            if let Some(other) = column.running(by).or_else(read).or_else(|| column.touched(by)) {
+                return Err(race(first, i, by, names, span, other));
+            }
+            match column.stores.iter_mut().find(|store| store.is_of_agent(stamp)) {
+                Some(store) => *store = stamp,
+                None => column.stores.push(stamp),
+            }
+            for (at, row) in rows.clone().enumerate() {
+                if let Some(place) = column.rows.get_mut(row) {
+                    *place = words.get(at * count + i).copied();
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A role commits its products to the round that a stamp says.
     pub(crate) fn commit(&mut self, by: &Clock, round: Stamp) {
+        for column in &mut self.columns {
+            let own = column.uses.iter_mut().filter(|(role, _, _)| *role == by.agent());
+            for (_, _, complete) in own {
+                if !complete.iter().any(|known| known.is_of_agent(round)) {
+                    complete.push(round);
+                }
+            }
+        }
         let own = |column: &&mut Column| column.product.is_some_and(|(r, _)| r == by.agent());
         for column in self.columns.iter_mut().filter(own) {
             if !column.complete.iter().any(|known| known.is_of_agent(round)) {
@@ -196,7 +299,8 @@ impl TensorMemory {
     ) -> Result<Vec<f32>, EmuError> {
         let columns = self.range(first, count, span)?;
         for (i, column) in columns.iter_mut().enumerate() {
-            if let Some(other) = column.running(by) {
+            let store = || column.stores.iter().copied().find(|&store| !by.has_seen(store));
+            if let Some(other) = column.running(by).or_else(store) {
                 return Err(race(first, i, by, names, span, other));
             }
             let stamp = by.stamp(span);
@@ -209,7 +313,8 @@ impl TensorMemory {
         for row in rows {
             for (i, column) in columns.iter().enumerate() {
                 let value = column.rows.get(row).copied().flatten();
-                values.push(value.ok_or_else(|| unwritten(first, i, row, span))?);
+                let word = value.ok_or_else(|| unwritten(first, i, row, span))?;
+                values.push(f32::from_bits(word));
             }
         }
         Ok(values)
@@ -232,14 +337,14 @@ impl TensorMemory {
         if !factors.from_zero {
             for (sum, (row, i)) in sums.iter_mut().zip(places()) {
                 let before = columns[i].rows.get(row).copied().flatten();
-                *sum = before.ok_or_else(|| unwritten(first, i, row, span))?;
+                *sum = f32::from_bits(before.ok_or_else(|| unwritten(first, i, row, span))?);
             }
         }
         let Factors { a, b, depth, step, .. } = factors;
         wgmma::multiply(&mut sums, wide, a, b, *depth, *step);
         for (sum, (row, i)) in sums.iter().zip(places()) {
             if let Some(place) = columns[i].rows.get_mut(row) {
-                *place = Some(*sum);
+                *place = Some(sum.to_bits());
             }
         }
         Ok(())
@@ -264,8 +369,7 @@ fn no_scales(column: u32, span: Span) -> EmuError {
 
 fn unwritten(first: i64, i: usize, row: usize, span: Span) -> EmuError {
     let column = first.saturating_add(i as i64);
-    let message = format!(
-        "use of row {row} of column {column} of tensor memory, which no product has written"
-    );
+    let message =
+        format!("use of row {row} of column {column} of tensor memory, which nothing has written");
     EmuError::new(ErrorKind::Poison, span, message)
 }

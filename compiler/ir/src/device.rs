@@ -24,7 +24,7 @@ use crate::target::Target;
 
 pub use operand::{Arg, Frag, Map, Slot};
 pub use pipe::DevicePipe;
-pub use tmem::{TensorOp, TensorProduct, TensorScales};
+pub use tmem::{TensorLeft, TensorOp, TensorProduct, TensorScales};
 pub use warpgroup::{Factor, Matrix, ProductStart, WarpgroupOp, WarpgroupProduct};
 
 ids! {

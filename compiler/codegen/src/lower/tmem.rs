@@ -1,11 +1,12 @@
 //! Tensor memory: allocation by the first warp, products by one thread, loads with their wait.
 //!
 //! An address has the row in its upper and the column in its lower half. A load and its wait are one piece of assembly,
-//! so that nothing reads, moves or copies the registers in between.
+//! so that nothing reads, moves or copies the registers in between; so are stores and theirs.
 
 use kernel_abi::DType;
 use kernel_ir::device::{
-    Address, FragId, Matrix, Place, ProductStart, TensorOp, TensorProduct, TensorScales,
+    Address, Frag, FragId, Matrix, Place, ProductStart, TensorLeft, TensorOp, TensorProduct,
+    TensorScales,
 };
 use kernel_ir::kernel::{SCALE_GROUP, TENSOR_WARPS, TensorAtom, multiplies, stored};
 use melior::dialect::arith::CmpiPredicate;
@@ -19,6 +20,18 @@ const ROWS_OF_WARP: i64 = 16 + 5;
 
 /// Registers of the widest load.
 const WIDEST_LOAD: u32 = 128;
+
+/// Powers of two, at most a widest one, that together are so many columns.
+fn pieces(columns: u32, widest: u32) -> Vec<u32> {
+    let mut sizes = Vec::new();
+    let mut left = columns;
+    while left > 0 {
+        let size = (1 << left.ilog2()).min(widest);
+        sizes.push(size);
+        left -= size;
+    }
+    sizes
+}
 
 /// The code of a type among those of its width, in the descriptor of an instruction.
 fn is_second(dtype: DType) -> bool {
@@ -66,6 +79,7 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
                 self.by_first_thread(|s| s.copy_scales(column, base, at, pair))
             }
             TensorOp::Product(product) => self.by_first_thread(|s| s.tensor_product(product)),
+            TensorOp::Store { src, column } => self.tensor_store(*src, *column),
             TensorOp::Load { dst, rows, column } => self.tensor_load(*dst, *rows, *column),
         }
     }
@@ -110,20 +124,11 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         };
         let b = self.build;
         let i32 = b.types.i32;
-        let warp = b.shrui(self.thread_index(), b.int(i32, 5));
-        let quarter = b.andi(warp, b.int(i32, i64::from(TENSOR_WARPS) - 1));
-        let lanes = b.shli(quarter, b.int(i32, ROWS_OF_WARP));
-        let first = b.addi(self.tensor_column(column)?, lanes);
+        let first = self.rows_of_warp(column)?;
         // Pieces of one column of 32 rows, or of 8 columns of 16 rows: their columns, and registers.
         let is_half = rows == TensorAtom::HALF;
         let (shape, wide, each) = if is_half { ("16x256b", 8, 4) } else { ("32x32b", 1, 1) };
-        let mut sizes = Vec::new();
-        let mut left = count / each;
-        while left > 0 {
-            let size = (1 << left.ilog2()).min(WIDEST_LOAD / each);
-            sizes.push(size);
-            left -= size;
-        }
+        let sizes = pieces(count / each, WIDEST_LOAD / each);
         let mut addresses = Vec::new();
         let mut at = 0;
         for size in &sizes {
@@ -139,6 +144,39 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
             values = (0..count).filter_map(|i| old.get(place(i)).copied()).collect();
         }
         self.define(dst, values)
+    }
+
+    /// The address of a column in the first row that the warp reaches.
+    fn rows_of_warp(&self, column: Address) -> Lowered<Value<'c, 'm>> {
+        let b = self.build;
+        let i32 = b.types.i32;
+        let warp = b.shrui(self.thread_index(), b.int(i32, 5));
+        let quarter = b.andi(warp, b.int(i32, i64::from(TENSOR_WARPS) - 1));
+        let lanes = b.shli(quarter, b.int(i32, ROWS_OF_WARP));
+        Ok(b.addi(self.tensor_column(column)?, lanes))
+    }
+
+    /// Pairs of elements of 16 bits, one a column of the thread's row.
+    fn tensor_store(&mut self, src: FragId, column: Address) -> Lowered<()> {
+        let Some(&Frag { dtype, len }) = self.kernel.frags.get(src) else {
+            return refuse(format!("{src} is not declared"));
+        };
+        let b = self.build;
+        let first = self.rows_of_warp(column)?;
+        let sizes = pieces(len / 2, WIDEST_LOAD);
+        let mut operands = Vec::new();
+        let mut at = 0;
+        for size in &sizes {
+            let offset = b.int(b.types.i32, i64::from(at));
+            operands.push(if at == 0 { first } else { b.addi(first, offset) });
+            at += size;
+        }
+        for word in 0..len / 2 {
+            let (low, high) = (self.element(src, 2 * word)?, self.element(src, 2 * word + 1)?);
+            operands.push(self.pair(dtype, low, high));
+        }
+        b.effect(&mnemonic::tensor_store(&sizes), &operands);
+        Ok(())
     }
 
     /// 8 lanes of 16 bytes follow each other, and the next 8 behind them. Both CTAs of a pair copy by one instruction, each
@@ -182,13 +220,17 @@ impl<'c, 'm> Lowering<'c, 'm, '_> {
         };
         let mut operands = vec![
             self.tensor_column(product.column)?,
-            self.tensor_descriptor(&product.a, stored(product.types[0]))?,
+            match &product.a {
+                TensorLeft::Shared(a) => self.tensor_descriptor(a, stored(product.types[0]))?,
+                TensorLeft::Tensor(column) => self.tensor_column(*column)?,
+            },
             self.tensor_descriptor(&product.b, stored(product.types[1]))?,
             b.int(b.types.i32, instruction),
             add,
         ];
         let Some(TensorScales { columns, .. }) = product.scales else {
-            b.effect(&mnemonic::tensor_product(kind, product.pair), &operands);
+            let in_tensor = matches!(product.a, TensorLeft::Tensor(_));
+            b.effect(&mnemonic::tensor_product(kind, product.pair, in_tensor), &operands);
             return Ok(());
         };
         for column in columns {

@@ -50,10 +50,30 @@ pub(crate) fn tensor_commit(ctas: Option<u32>, pair: bool) -> Asm {
     Asm::effect(&masked(ctas, &format!("{name}{all}.b64 [$0]{mask};")), "l")
 }
 
-/// Starts a product: address of the sums, both descriptors, that of the instruction, and whether it adds.
-pub(crate) fn tensor_product(kind: &str, pair: bool) -> Asm {
+/// Starts a product: address of the sums, both descriptors, that of the instruction, and whether it adds. The left operand
+/// may be an address in tensor memory.
+pub(crate) fn tensor_product(kind: &str, pair: bool, in_tensor: bool) -> Asm {
     let name = format!("tcgen05.mma.{}.kind::{kind}", group(pair));
-    Asm::effect(&format!("{name} [$0], $1, $2, $3, $4;"), "r,l,l,r,b")
+    let (left, register) = if in_tensor { ("[$1]", "r") } else { ("$1", "l") };
+    Asm::effect(&format!("{name} [$0], {left}, $2, $3, $4;"), &format!("r,{register},l,r,b"))
+}
+
+/// Writes words to so many columns of the own row at each address, and waits until they are there. Arguments: the
+/// addresses, then the words.
+pub(crate) fn tensor_store(sizes: &[u32]) -> Asm {
+    let mut template = String::new();
+    let mut first = sizes.len();
+    for (address, size) in sizes.iter().enumerate() {
+        let end = first + *size as usize;
+        let registers: Vec<String> = (first..end).map(|r| format!("${r}")).collect();
+        template += &format!(
+            "tcgen05.st.sync.aligned.32x32b.x{size}.b32 [${address}], {{{}}};\n\t",
+            registers.join(", ")
+        );
+        first = end;
+    }
+    template += "tcgen05.wait::st.sync.aligned;";
+    Asm::effect(&template, &vec!["r"; first].join(","))
 }
 
 /// Starts a copy of scales to the rows of each warp. Arguments: address and descriptor. It stays ahead of products of the

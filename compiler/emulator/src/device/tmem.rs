@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 use kernel_ir::device::{
-    Address, FragId, LocId, Matrix, ProductStart, TensorOp, TensorProduct, TensorScales, Vector,
+    Address, FragId, LocId, Matrix, ProductStart, TensorLeft, TensorOp, TensorProduct,
+    TensorScales, Vector,
 };
 use kernel_ir::distribution::LANES;
 use kernel_ir::index::Id;
@@ -23,7 +24,7 @@ use crate::error::{EmuError, ErrorKind};
 use crate::pipes::HasRounds;
 use crate::record::Noted;
 use crate::roles::{Clock, Late};
-use crate::tmem::{Factors, TensorMemory};
+use crate::tmem::{Factors, TensorMemory, halves, joined};
 
 /// Bytes that lie together whatever the swizzle.
 const PIECE_BYTES: usize = 16;
@@ -33,6 +34,21 @@ struct Operand {
     pieces: Vec<i64>,
     /// What would have been read when the product started.
     seen: Vec<u8>,
+}
+
+/// A left operand: in shared memory, or in columns of tensor memory from one on.
+enum Left {
+    Shared(Operand),
+    Tensor { first: i64, count: usize },
+}
+
+impl Left {
+    fn of_shared(&self) -> Option<&Operand> {
+        match self {
+            Left::Shared(operand) => Some(operand),
+            Left::Tensor { .. } => None,
+        }
+    }
 }
 
 /// What one thread of a CTA knows of a CTA.
@@ -59,7 +75,7 @@ enum Started {
 /// A product that is not committed yet.
 struct Product {
     /// Of each CTA that shares it: its rank, and its part of the operands.
-    operands: Vec<(usize, [Operand; 2])>,
+    operands: Vec<(usize, (Left, Operand))>,
     columns: (i64, usize),
     rows: usize,
     types: [DType; 2],
@@ -81,7 +97,7 @@ pub(super) struct Flights {
     noted: Noted,
     /// They have waited since the last fence: what others did in tensor memory is not ordered yet.
     pub(super) waited: bool,
-    /// They have loaded since the last fence: others may not rely on that being done.
+    /// They have loaded or stored since the last fence: others may not rely on that being done.
     pub(super) loaded: bool,
 }
 
@@ -117,6 +133,7 @@ impl<'k> Machine<'k> {
                 self.begin_scales(*column, from, (*rows, *pair), loc)?;
             }
             TensorOp::Product(product) => self.begin_tensor(product, loc)?,
+            TensorOp::Store { src, column } => self.store_tensor(*src, *column, loc)?,
             TensorOp::Load { dst, rows, column } => self.load_tensor(*dst, *rows, *column, loc)?,
         }
         Ok(())
@@ -140,9 +157,9 @@ impl<'k> Machine<'k> {
         Err(EmuError::new(ErrorKind::RoleRace, self.span(loc), message))
     }
 
-    /// Threads may not arrive anywhere with loads that no fence stands behind.
+    /// Threads may not arrive anywhere with loads or stores that no fence stands behind.
     pub(super) fn before_arrival(&self, loc: LocId) -> Result<(), EmuError> {
-        self.fenced(self.flights.loaded, "an arrival after loads", loc)
+        self.fenced(self.flights.loaded, "an arrival after loads and stores", loc)
     }
 
     fn column(&self, at: Address, t: usize, loc: LocId) -> Result<i64, EmuError> {
@@ -187,6 +204,25 @@ impl<'k> Machine<'k> {
         }
         self.flights.loaded = true;
         self.set(dst, Registers::defined(Elements::from_f32(&values)));
+        Ok(())
+    }
+
+    fn store_tensor(&mut self, src: FragId, column: Address, loc: LocId) -> Result<(), EmuError> {
+        self.fenced(self.flights.waited, "a store", loc)?;
+        let (len, span) = (self.kernel.frags[src].len, self.span(loc));
+        for t in 0..self.threads {
+            let thread = (self.first_thread + t) as u32;
+            let row = (thread / LANES % TENSOR_WARPS * LANES + thread % LANES) as usize;
+            let first = self.column(column, t, loc)?;
+            let codes: Result<Vec<u64>, EmuError> =
+                (0..len).map(|element| self.code(src, element, t, loc)).collect();
+            let (by, words) = (self.by(t, span), joined(&codes?));
+            let tensor = &mut self.member.own().tensor;
+            tensor.touch(self.meetings);
+            let own = tensor.store(first, row..row + 1, &words, by.clock, by.names, span);
+            own.map_err(|e| e.thread(t))?;
+        }
+        self.flights.loaded = true;
         Ok(())
     }
 
@@ -243,9 +279,17 @@ impl<'k> Machine<'k> {
         let mut operands = Vec::new();
         for cta in ctas {
             let view = View { cta, clock: if cta == own { &self.clock } else { &across } };
-            let a = self.tensor_operand(&product.a, product.m / shares, left, view, loc)?;
+            let a = match &product.a {
+                TensorLeft::Shared(a) => {
+                    Left::Shared(self.tensor_operand(a, product.m / shares, left, view, loc)?)
+                }
+                TensorLeft::Tensor(at) => {
+                    let first = self.column(*at, 0, loc)?;
+                    Left::Tensor { first, count: TensorAtom::DEPTH_BYTES as usize / 4 }
+                }
+            };
             let b = self.tensor_operand(&product.b, product.n / shares, right, view, loc)?;
-            operands.push((cta, [a, b]));
+            operands.push((cta, (a, b)));
         }
         let from_zero = match product.start {
             ProductStart::Sums => false,
@@ -254,7 +298,7 @@ impl<'k> Machine<'k> {
         };
         let columns = (self.column(product.column, 0, loc)?, product.columns() as usize);
         let late = Late::new(&self.clock, span);
-        for (cta, parts) in &operands {
+        for (cta, (a, b)) in &operands {
             let by = self.by(0, span);
             let by = By { clock: if *cta == own { &self.clock } else { &across }, ..by };
             let mut shared = self.member.shared(*cta);
@@ -262,21 +306,24 @@ impl<'k> Machine<'k> {
                 return Err(not_met("a product", span));
             }
             shared.tensor.begin(columns.0, columns.1, by.clock, by.names, span)?;
+            if let Left::Tensor { first, count } = a {
+                shared.tensor.use_left(*first, *count, by.clock, by.names, span)?;
+            }
             shared.tensor.touch(self.meetings);
-            for piece in parts.iter().flat_map(|operand| &operand.pieces) {
+            for piece in a.of_shared().into_iter().chain([b]).flat_map(|operand| &operand.pieces) {
                 shared.read_late(*piece, PIECE_BYTES, by, &late);
             }
         }
         self.flights.started.push(late);
         self.flights.pair |= product.pair;
-        for (cta, parts) in &operands {
-            let pieces = parts.iter().flat_map(|operand| &operand.pieces);
+        for (cta, (a, b)) in &operands {
+            let pieces = a.of_shared().into_iter().chain([b]).flat_map(|operand| &operand.pieces);
             let noted = self.note_reads((0..1, *cta), pieces.map(|&at| (at, PIECE_BYTES)), loc);
             self.flights.noted.extend(noted);
         }
-        let bytes: usize = operands.iter().map(|(_, [a, _])| a.seen.len()).sum();
-        let elements = bytes * 8 / left.bits() as usize;
-        self.flops += (2 * elements * product.n as usize) as u64;
+        let bytes: usize = operands.iter().map(|(_, (_, b))| b.seen.len()).sum();
+        let elements = bytes * 8 / right.bits() as usize;
+        self.flops += (2 * elements * product.m as usize) as u64;
         let (rows, types) = ((product.m / shares) as usize, product.types);
         let (scales, folded) = (product.scales, product.folds());
         let product = Product { operands, columns, rows, types, from_zero, scales, folded, span };
@@ -367,25 +414,33 @@ impl Scales {
 }
 
 fn not_met(what: &str, span: Span) -> EmuError {
-    let message = format!("{what} before the other CTA of the pair is known to have its tensor memory");
+    let message =
+        format!("{what} before the other CTA of the pair is known to have its tensor memory");
     EmuError::new(ErrorKind::ClusterRace, span, message)
 }
 
 impl Product {
     /// Every CTA gets its rows of the left operand times all of the right one.
     fn complete(&self, member: Member<'_, Shared>) -> Result<(), EmuError> {
-        for (cta, parts) in &self.operands {
+        for (cta, (a, b)) in &self.operands {
             let shared = member.shared(*cta);
-            for operand in parts {
+            for operand in a.of_shared().into_iter().chain([b]) {
                 operand.is_still(&shared, PIECE_BYTES, self.span)?;
             }
         }
         let [left, right] = self.types;
         let of = |dtype, operand: &Operand| wgmma::factors(&elements(dtype, &operand.seen));
-        let right: Vec<f64> = self.operands.iter().flat_map(|(_, [_, b])| of(right, b)).collect();
-        for (cta, [a, _]) in &self.operands {
+        let right: Vec<f64> = self.operands.iter().flat_map(|(_, (_, b))| of(right, b)).collect();
+        for (cta, (a, _)) in &self.operands {
             let mut shared = member.shared(*cta);
-            let (mut a, mut b) = (of(left, a), right.clone());
+            let mut a = match a {
+                Left::Shared(a) => of(left, a),
+                &Left::Tensor { first, count } => {
+                    let words = shared.tensor.words(first, count, self.rows, self.span)?;
+                    wgmma::factors(&halves(left, &words))
+                }
+            };
+            let mut b = right.clone();
             let depth = a.len() / self.rows;
             if let Some(TensorScales { columns: [of_a, of_b], byte }) = self.scales {
                 let groups = depth / SCALE_GROUP as usize;

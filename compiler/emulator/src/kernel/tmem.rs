@@ -21,7 +21,7 @@ use crate::cluster::Member;
 use crate::error::{EmuError, ErrorKind};
 use crate::pipes::HasRounds;
 use crate::roles::{Clock, Late};
-use crate::tmem::{Factors, ROWS, unfolded};
+use crate::tmem::{Factors, ROWS, halves, joined, unfolded};
 
 /// A matrix in shared memory.
 struct Operand {
@@ -32,11 +32,18 @@ struct Operand {
     span: Span,
 }
 
+/// A left operand: in shared memory, or in so many columns of tensor memory from one on.
+enum Left {
+    Shared(Operand),
+    Tensor(i64, usize),
+}
+
 /// What a CTA has of a product.
 struct Share {
     cta: usize,
     /// Its part of both operands.
-    operands: [Operand; 2],
+    left: Left,
+    right: Operand,
     /// Scales of its own rows, and of all columns.
     scales: Option<[Operand; 2]>,
 }
@@ -44,7 +51,11 @@ struct Share {
 impl Share {
     /// What is read from shared memory.
     fn reads(&self) -> impl Iterator<Item = &Operand> {
-        self.operands.iter().chain(self.scales.iter().flatten())
+        let left = match &self.left {
+            Left::Shared(left) => Some(left),
+            Left::Tensor(..) => None,
+        };
+        left.into_iter().chain([&self.right]).chain(self.scales.iter().flatten())
     }
 }
 
@@ -79,6 +90,7 @@ impl<'k> Machine<'k> {
                 self.flights.loads.push((*var, *slot, access));
                 Ok(())
             }
+            Tensor::Store { value, access } => self.store_tensor(*value, access),
             Tensor::Settle { var, slot } => self.settle_load(*var, *slot),
         }
     }
@@ -101,11 +113,13 @@ impl<'k> Machine<'k> {
             // Of folded columns all are touched.
             Some(AxisIndex::Range { .. }) if declared.folded => (0, declared.columns()),
             Some(AxisIndex::Range { start, len, .. }) => (self.int(*start), *len),
-            None | Some(AxisIndex::New) => (0, declared.columns()),
+            None | Some(AxisIndex::New) => (0, declared.columns() * declared.column_elements()),
             Some(AxisIndex::At(_) | AxisIndex::Gather(_) | AxisIndex::Along(_)) => {
                 unreachable!("sema takes ranges of columns alone")
             }
         };
+        let each = declared.column_elements();
+        let start = (start.0 / i64::from(each), start.1.div_ceil(each));
         let inside = start.0 >= 0 && start.0 + i64::from(start.1) <= declared.columns().into();
         if slot < 0 || !inside {
             let message = format!("slot {slot}, column {} of `{}`", start.0, declared.name);
@@ -115,6 +129,15 @@ impl<'k> Machine<'k> {
         let step = slot_columns(declared.columns()) as i64;
         let first = self.plan.base(tile) as i64 + slot % i64::from(declared.slots) * step;
         Ok((first + start.0, start.1 as usize))
+    }
+
+    fn store_tensor(&mut self, value: ValueId, access: &TileAccess) -> Result<(), EmuError> {
+        let (first, _) = self.columns(access)?;
+        let stored = self.value(value);
+        let codes: Vec<u64> = (0..stored.len()).map(|i| stored.get(i)).collect();
+        let (names, clock) = (self.names(), &self.clock);
+        let tensor = &mut self.member.own().tensor;
+        tensor.store(first, 0..ROWS, &joined(&codes), clock, names, access.span)
     }
 
     fn settle_load(&mut self, var: VarId, slot: u32) -> Result<(), EmuError> {
@@ -144,12 +167,19 @@ impl<'k> Machine<'k> {
         let mut shares = Vec::new();
         for cta in ctas {
             let by = (cta, if cta == own { &self.clock } else { &across });
-            let operands = [self.tensor_operand(&mma.a, by)?, self.tensor_operand(&mma.b, by)?];
+            let left = match mma.a.storage.tile() {
+                Some((tile, _)) if self.kernel.smem[tile].is_tensor() => {
+                    let (first, count) = self.columns(&mma.a)?;
+                    Left::Tensor(first, count)
+                }
+                _ => Left::Shared(self.tensor_operand(&mma.a, by)?),
+            };
+            let right = self.tensor_operand(&mma.b, by)?;
             let scales = match &mma.scales {
                 None => None,
                 Some([a, b]) => Some([self.tensor_operand(a, by)?, self.tensor_operand(b, by)?]),
             };
-            shares.push(Share { cta, operands, scales });
+            shares.push(Share { cta, left, right, scales });
         }
         let from_zero = match mma.start {
             Start::Sums => false,
@@ -163,15 +193,17 @@ impl<'k> Machine<'k> {
             let clock = if share.cta == own { &self.clock } else { &across };
             let mut shared = self.member.shared(share.cta);
             shared.tensor.begin(columns.0, columns.1, clock, names, span)?;
+            if let Left::Tensor(first, count) = share.left {
+                shared.tensor.use_left(first, count, clock, names, span)?;
+            }
             for operand in share.reads() {
                 shared.read_late(&operand.places, clock, operand.span, &late);
             }
         }
         self.flights.started.push(late);
         self.flights.pair |= mma.atom.pair;
-        let elements: usize = shares.iter().map(|share| share.operands[0].seen.len()).sum();
-        let wide = if mma.atom.folds() { 2 * columns.1 } else { columns.1 };
-        self.count_flops(DType::F32, 2 * elements * wide);
+        let elements: usize = shares.iter().map(|share| share.right.seen.len()).sum();
+        self.count_flops(DType::F32, 2 * elements * mma.atom.m as usize);
         let atom = mma.atom;
         let product = Product { shares, columns, atom, from_zero, span };
         self.flights.products.push(product);
@@ -254,15 +286,22 @@ impl Product {
         let [left, right] = self.atom.types;
         let factors = |operand: &Operand, dtype| wgmma::factors(&unpacked(&operand.seen, dtype));
         let all: Vec<f64> =
-            self.shares.iter().flat_map(|share| factors(&share.operands[1], right)).collect();
+            self.shares.iter().flat_map(|share| factors(&share.right, right)).collect();
         for share in &self.shares {
-            let (mut a, mut b) = (factors(&share.operands[0], left), all.clone());
+            let (rows, step) = (self.atom.own_rows() as usize, self.atom.depth() as usize);
+            let mut a = match &share.left {
+                Left::Shared(a) => factors(a, left),
+                &Left::Tensor(first, count) => {
+                    let tensor = &mut member.shared(share.cta).tensor;
+                    wgmma::factors(&halves(left, &tensor.words(first, count, rows, self.span)?))
+                }
+            };
+            let mut b = all.clone();
             if let Some(scales) = &share.scales {
                 for (factors, of) in [&mut a, &mut b].into_iter().zip(scales) {
                     wgmma::scale(factors, &wgmma::factors(&of.seen), SCALE_GROUP as usize);
                 }
             }
-            let (rows, step) = (self.atom.own_rows() as usize, self.atom.depth() as usize);
             let depth = a.len() / rows;
             let (from_zero, folded) = (self.from_zero, self.atom.folds());
             let factors = Factors { a, b, depth, step, from_zero, folded };

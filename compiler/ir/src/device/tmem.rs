@@ -50,6 +50,14 @@ pub enum TensorOp {
     },
     /// The first thread of the role starts a product.
     Product(Box<TensorProduct>),
+    /// Each thread writes columns of its row, as it would read them of 128 rows, and waits until they are there. Two
+    /// elements of 16 bits are a column, the first in its low half.
+    Store {
+        /// Elements of consecutive columns.
+        src: FragId,
+        /// First column.
+        column: Address,
+    },
     /// Each thread reads columns, and waits for them. Of 128 rows lane `l` of warp `w` of the CTA reads row
     /// `32 (w mod 4) + l`; of 64 rows, of which each warp reaches 16, lane `4 g + t` reads columns `2 t` and `2 t + 1`
     /// of each 8 of row `16 (w mod 4) + g`, then those of the row 8 further on.
@@ -68,7 +76,11 @@ impl TensorOp {
     pub fn each_register(&self, mut see: impl FnMut((FragId, u32))) {
         match self {
             TensorOp::Product(product) => {
-                let addresses = [product.column, product.a.at, product.b.at];
+                let left = match product.a {
+                    TensorLeft::Shared(matrix) => matrix.at,
+                    TensorLeft::Tensor(column) => column,
+                };
+                let addresses = [product.column, left, product.b.at];
                 addresses.iter().filter_map(|at| at.offset).for_each(&mut see);
                 if let ProductStart::When(cond) = product.start {
                     see(cond);
@@ -76,6 +88,10 @@ impl TensorOp {
             }
             TensorOp::CopyScales { at, .. } => at.offset.into_iter().for_each(see),
             TensorOp::Load { column, .. } => column.offset.into_iter().for_each(see),
+            TensorOp::Store { src, column } => {
+                see((*src, 0));
+                column.offset.into_iter().for_each(see);
+            }
             TensorOp::Allocate { .. }
             | TensorOp::Attach { .. }
             | TensorOp::Free { .. }
@@ -88,6 +104,15 @@ impl TensorOp {
     pub fn result(&self) -> Option<FragId> {
         if let TensorOp::Load { dst, .. } = self { Some(*dst) } else { None }
     }
+}
+
+/// Where the left operand of an instruction is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TensorLeft {
+    /// In shared memory.
+    Shared(Matrix),
+    /// In tensor memory, from a column on.
+    Tensor(Address),
 }
 
 /// One instruction: `m` rows by `n` columns of sums gain some products each.
@@ -105,7 +130,7 @@ pub struct TensorProduct {
     /// Types of both operands.
     pub types: [DType; 2],
     /// Left operand: `m` rows.
-    pub a: Matrix,
+    pub a: TensorLeft,
     /// Right operand: `n` rows, one a column of the sums.
     pub b: Matrix,
     /// Where the sums start from.

@@ -11,16 +11,20 @@ use super::Expander;
 use super::linear::Linear;
 use super::memory::too_far;
 use crate::device::{
-    Address, Arg, DeviceOp, Matrix, OpRole, ProductStart, TensorOp, TensorProduct, TensorScales,
+    Address, Arg, DeviceOp, Matrix, OpRole, ProductStart, TensorLeft, TensorOp, TensorProduct,
+    TensorScales,
 };
 use crate::distribution::Digit;
 use crate::infer::tile_axes;
 use crate::kernel::{
     AxisIndex, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Start, Stmt, StmtKind, TENSOR_WARPS, Tensor,
-    TensorAtom, TensorMma, TileAccess, VarId, first_of_pair, scale_columns,
+    TensorAtom, TensorMma, TileAccess, ValueId, VarId, first_of_pair, scale_columns,
 };
 use crate::ops::BinaryOp;
 use crate::smem_plan::slot_columns;
+
+/// Bytes of a row in a column of tensor memory.
+const COLUMN_BYTES: u32 = 4;
 
 /// Instructions of one product, at most.
 const MAX_INSTRUCTIONS: u32 = 256;
@@ -46,9 +50,9 @@ impl Scales {
 /// What the statements of a role do with tensor memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Part {
-    /// They start products or load.
+    /// They start products, load or store.
     pub(super) touches: bool,
-    /// They load from it.
+    /// Threads load from it or store to it.
     pub(super) loads: bool,
 }
 
@@ -59,7 +63,7 @@ impl Part {
         for stmt in stmts {
             if let StmtKind::Tensor(op) = &stmt.kind {
                 part.touches = true;
-                part.loads |= matches!(op, Tensor::Load { .. });
+                part.loads |= matches!(op, Tensor::Load { .. } | Tensor::Store { .. });
             }
             for body in stmt.kind.bodies() {
                 let inner = Part::of(body);
@@ -139,6 +143,7 @@ impl Expander<'_> {
                 self.tensor_loads.push((*var, *slot, access.clone()));
                 Ok(())
             }
+            Tensor::Store { value, access } => self.tensor_store(*value, access),
             Tensor::Settle { var, slot } => self.tensor_load(*var, *slot),
         }
     }
@@ -153,17 +158,30 @@ impl Expander<'_> {
         let tile = access.storage.tile().map(|(tile, _)| &self.kernel.smem[tile]);
         // Warps reach both halves of columns that lie one below the other.
         let rows = if tile.is_some_and(|tile| tile.folded) { TensorAtom::ROWS } else { rows };
-        let groups = self.b.warps() / TENSOR_WARPS;
-        let group = Digit { extent: groups, stride: TENSOR_WARPS };
-        let step = i64::from(columns / groups.max(1));
-        let group = self.b.warp(group).times(step).ok_or_else(|| too_far(&access))?;
-        let column = self.column(&access, &group)?;
+        let column = self.own_column(&access, columns)?;
         let load = |dst| DeviceOp::Tensor(TensorOp::Load { dst, rows, column });
         let frag = self.b.define(DType::F32, own, load);
         let id = self.slot(var, slot);
         self.b.emit(DeviceOp::SetSlot { slot: id, x: Arg::whole(frag) });
         self.contents.insert((var, slot), frag);
         Ok(())
+    }
+
+    fn tensor_store(&mut self, value: ValueId, access: &TileAccess) -> Result<(), Diagnostic> {
+        let columns = tile_axes(access).last().map_or(0, |axis| axis.len);
+        let column = self.own_column(access, columns / 2)?;
+        let src = self.frag(value);
+        self.b.emit(DeviceOp::Tensor(TensorOp::Store { src, column }));
+        Ok(())
+    }
+
+    /// The first column of an access that the warp has, where groups of four share so many.
+    fn own_column(&mut self, access: &TileAccess, columns: u32) -> Result<Address, Diagnostic> {
+        let groups = self.b.warps() / TENSOR_WARPS;
+        let group = Digit { extent: groups, stride: TENSOR_WARPS };
+        let step = i64::from(columns / groups.max(1));
+        let group = self.b.warp(group).times(step).ok_or_else(|| too_far(access))?;
+        self.column(access, &group)
     }
 
     /// The first column of an access, and some more.
@@ -187,6 +205,8 @@ impl Expander<'_> {
         }
         if let Some(AxisIndex::Range { start, .. }) = access.index.last() {
             let start = self.integer(*start);
+            let of_column = Linear::constant(declared.column_elements().into());
+            let start = self.b.int_binary(BinaryOp::Div, &start, &of_column, DType::I32);
             column = column.plus(1, &start).ok_or_else(far)?;
         }
         let first = i64::try_from(self.smem.base(tile)).map_err(|_| far())?;
@@ -254,7 +274,13 @@ impl Expander<'_> {
         };
         let first = self.column(&mma.acc, &Linear::default())?;
         let scales = self.copy_scales(mma)?;
-        let left = self.matrix(&mma.a, &Linear::default())?;
+        let of_tensor = |tile| self.kernel.smem[tile].is_tensor();
+        let is_tensor = mma.a.storage.tile().is_some_and(|(tile, _)| of_tensor(tile));
+        let left = if is_tensor {
+            TensorLeft::Tensor(self.column(&mma.a, &Linear::default())?)
+        } else {
+            TensorLeft::Shared(self.matrix(&mma.a, &Linear::default())?)
+        };
         for block in 0..blocks {
             let right = self.matrix(&mma.b, &Linear::constant((block * n).into()))?;
             let column = Address { constant: first.constant + i64::from(block * n), ..first };
@@ -269,7 +295,14 @@ impl Expander<'_> {
                     n,
                     pair,
                     types,
-                    a: along(left),
+                    a: match left {
+                        TensorLeft::Shared(left) => TensorLeft::Shared(along(left)),
+                        TensorLeft::Tensor(at) => {
+                            let further = step * TensorAtom::DEPTH_BYTES / COLUMN_BYTES;
+                            let constant = at.constant + i64::from(further);
+                            TensorLeft::Tensor(Address { constant, ..at })
+                        }
+                    },
                     b: along(right),
                     start: if step == 0 { start } else { ProductStart::Sums },
                     scales: scales.map(|scales| scales.of(block * n, step * mma.atom.depth())),

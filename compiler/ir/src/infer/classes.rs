@@ -313,6 +313,7 @@ impl Walk<'_> {
                     mma.left_value().into_iter().for_each(|left| self.see(Tile::Value(left)));
                 }
                 StmtKind::Tensor(Tensor::Load { var, .. }) => self.see(Tile::Var(*var)),
+                StmtKind::Tensor(Tensor::Store { value, .. }) => self.see(Tile::Value(*value)),
                 StmtKind::EmptyGroup
                 | StmtKind::Outgoing(_)
                 | StmtKind::Settle { .. }

@@ -1,4 +1,4 @@
-//! The maps of tiles that are loaded from tensor memory. Of 128 rows each thread has one, since a warp reaches 32 rows
+//! The maps of tiles that are loaded from tensor memory or stored there. Of 128 rows each thread has one, since a warp reaches 32 rows
 //! alone. Of 64 rows a warp reaches 16, and its threads share them as they share sums of a warpgroup. Warps beyond the
 //! first four share the columns.
 
@@ -6,12 +6,12 @@ use kernel_dsl::diag::{Code, Diagnostic};
 
 use super::classes::{Classes, Tile};
 use crate::distribution::{AxisMap, Digit, LANES};
-use crate::kernel::{Kernel, Stmt, StmtKind, TENSOR_WARPS, Tensor, TensorAtom, VarId};
+use crate::kernel::{Kernel, Stmt, StmtKind, TENSOR_WARPS, Tensor, TensorAtom};
 
 /// Elements of a row that are kept together.
 const VECTOR: u32 = 4;
 
-/// Gives maps to the classes of all tiles that are loaded from tensor memory.
+/// Gives maps to the classes of all tiles that are loaded from tensor memory or stored there.
 pub(super) fn fixed(
     kernel: &Kernel,
     classes: &Classes,
@@ -20,27 +20,40 @@ pub(super) fn fixed(
 ) {
     let mut found = Vec::new();
     collect(&kernel.body, &mut found);
-    for (stmt, var) in found {
-        let declared = &kernel.vars[var];
-        let warps = declared.distribution.warps;
-        let axes = if is_folded(kernel, stmt) {
-            folded(&declared.shape, warps)
-        } else {
-            rows(&declared.shape, warps)
+    for (stmt, tile) in found {
+        let (span, warps) = match tile {
+            Tile::Var(var) => (kernel.vars[var].span, kernel.vars[var].distribution.warps),
+            Tile::Value(value) => (stmt.span, kernel.values[value].distribution.warps),
+        };
+        let shape = tile.shape(kernel);
+        let axes = match tile {
+            Tile::Var(_) if is_folded(kernel, stmt) => folded(shape, warps),
+            Tile::Var(_) => rows(shape, warps),
+            // Two elements of a thread are a column.
+            Tile::Value(_) => rows(shape, warps).filter(|[_, map]| map.registers() % 2 == 0),
         };
         let Some(axes) = axes else {
             findings.push(
                 Diagnostic::error(Code::E0310, "warps that do not share these columns")
                     .label(
                         stmt.span,
-                        "four warps read all rows, and more of them share the columns evenly",
+                        "four warps reach all rows, and more of them share the columns evenly",
                     )
-                    .secondary(declared.span, "declared here"),
+                    .secondary(span, "the tile"),
             );
             continue;
         };
-        for (axis, map) in classes.of_tile(kernel, Tile::Var(var)).into_iter().zip(axes) {
+        for (axis, map) in classes.of_tile(kernel, tile).into_iter().zip(axes) {
             let Some(class) = axis else { continue };
+            if classes.is_cut(class) && (map.lanes.extent > 1 || map.warps.extent > 1) {
+                findings.push(
+                    Diagnostic::error(Code::E0310, "a part of rows or columns that threads share")
+                        .label(stmt.span, "which of them a thread has is fixed, and a slice or `concat` cuts them")
+                        .secondary(span, "the tile")
+                        .help("write `relayout(…)` where it is cut, or load the parts apart"),
+                );
+                break;
+            }
             match maps[class] {
                 None => maps[class] = Some(map),
                 Some(known) if known == map => {}
@@ -51,7 +64,7 @@ pub(super) fn fixed(
                             "a tile that two operations want in different layouts",
                         )
                         .label(stmt.span, "which rows a thread has of tensor memory is fixed")
-                        .secondary(declared.span, "the tile")
+                        .secondary(span, "the tile")
                         .help("write `relayout(…)` where it meets the other tile"),
                     );
                     break;
@@ -132,10 +145,13 @@ fn is_folded(kernel: &Kernel, stmt: &Stmt) -> bool {
     access.storage.tile().is_some_and(|(tile, _)| kernel.smem[tile].folded)
 }
 
-fn collect<'k>(stmts: &'k [Stmt], found: &mut Vec<(&'k Stmt, VarId)>) {
+fn collect<'k>(stmts: &'k [Stmt], found: &mut Vec<(&'k Stmt, Tile)>) {
     for stmt in stmts {
         if let StmtKind::Tensor(Tensor::Load { var, .. }) = &stmt.kind {
-            found.push((stmt, *var));
+            found.push((stmt, Tile::Var(*var)));
+        }
+        if let StmtKind::Tensor(Tensor::Store { value, .. }) = &stmt.kind {
+            found.push((stmt, Tile::Value(*value)));
         }
         for body in stmt.kind.bodies() {
             collect(body, found);

@@ -12,12 +12,16 @@ use crate::ops::ReduceOp;
 pub enum Space {
     /// Shared memory.
     Shared,
-    /// Tensor memory: 128 rows of 32-bit columns, which products write and `load` reads.
+    /// Tensor memory: 128 rows of 32-bit columns. Products write sums there, which `load` reads; `store` writes left
+    /// operands.
     Tensor,
 }
 
+/// Bits of a row in a column of tensor memory.
+const COLUMN_BITS: u32 = 32;
+
 /// A tile in shared memory, with `slots` ring slots. Elements lie row-major, permuted by the swizzle. Or one in tensor
-/// memory: element `[i, j]` is row `i` of its column `j`.
+/// memory: element `[i, j]` is row `i` of its column `j`, and of 16 bits two of a row are in a column.
 #[derive(Debug, Clone)]
 pub struct Smem {
     /// The author's name.
@@ -49,8 +53,13 @@ impl Smem {
 
     /// Columns of tensor memory of one slot.
     pub fn columns(&self) -> u32 {
-        let columns = self.shape.last().copied().unwrap_or(0);
+        let columns = self.shape.last().copied().unwrap_or(0).div_ceil(self.column_elements());
         if self.folded { columns.div_ceil(2) } else { columns }
+    }
+
+    /// Elements of a row in each column of tensor memory.
+    pub fn column_elements(&self) -> u32 {
+        (COLUMN_BITS / self.dtype.bits().max(1)).max(1)
     }
 
     /// Bytes of the elements of one slot.

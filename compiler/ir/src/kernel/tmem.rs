@@ -1,7 +1,8 @@
 //! Products in tensor memory, `mma … via ATOM` with an atom of `tcgen05`: one thread starts them, and they run on their
 //! own until a barrier that they are committed to is complete.
 //!
-//! Each product reads both operands from shared memory and adds to a tile in tensor memory. From its `mma` on until the
+//! Each product reads both operands from shared memory, or the left one from tensor memory, and adds to a tile in tensor
+//! memory. From its `mma` on until the
 //! round of the `commit` behind it is complete, a product may read its operands and change its sums at any time.
 //! Products of one thread follow each other in order. A `load` from tensor memory runs on its own too, until `settle`.
 
@@ -24,6 +25,13 @@ pub enum Tensor {
         /// What is read, in tensor memory.
         access: TileAccess,
     },
+    /// `store v -> p[…]`: columns of all rows get values from registers, and the threads wait until they are there.
+    Store {
+        /// Elements of 16 bits.
+        value: ValueId,
+        /// Where they go, in tensor memory.
+        access: TileAccess,
+    },
     /// `settle r;`: the load to `r` is complete.
     Settle {
         /// The tile in registers.
@@ -38,7 +46,8 @@ pub enum Tensor {
 pub struct TensorMma {
     /// The sums, f32 `[m, n]`, in tensor memory.
     pub acc: TileAccess,
-    /// Left operand, `[m, k]` with k contiguous, in shared memory, as [`TensorAtom::stored`] says.
+    /// Left operand, `[m, k]` with k contiguous, in shared memory, as [`TensorAtom::stored`] says; or in tensor memory, two
+    /// elements of 16 bits a column.
     pub a: TileAccess,
     /// Right operand, `[n, k]` with k contiguous, likewise.
     pub b: TileAccess,
@@ -52,7 +61,7 @@ pub struct TensorMma {
 }
 
 impl TensorMma {
-    /// What it reads from shared memory: both operands, then their scales.
+    /// What it reads: both operands, then their scales.
     pub fn reads(&self) -> impl Iterator<Item = &TileAccess> {
         [&self.a, &self.b].into_iter().chain(self.scales.iter().flatten())
     }
@@ -73,16 +82,20 @@ impl Tensor {
     pub fn each_access<'a>(&'a self, mut see: impl FnMut(&'a TileAccess)) {
         match self {
             Tensor::Mma(mma) => mma.reads().chain([&mma.acc]).for_each(see),
-            Tensor::Load { access, .. } => see(access),
+            Tensor::Load { access, .. } | Tensor::Store { access, .. } => see(access),
             Tensor::Settle { .. } => {}
         }
     }
 
     /// Calls `see` with every value that is read.
-    pub fn each_use(&self, see: impl FnMut(ValueId)) {
+    pub fn each_use(&self, mut see: impl FnMut(ValueId)) {
         match self {
             Tensor::Mma(mma) => mma.each_use(see),
             Tensor::Load { access, .. } => access.each_use(see),
+            Tensor::Store { value, access } => {
+                see(*value);
+                access.each_use(see);
+            }
             Tensor::Settle { .. } => {}
         }
     }

@@ -4,8 +4,8 @@ use super::kernel::types;
 use super::{cache, evict, launch, line, literal, param};
 use crate::device::{
     Address, Arg, Change, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Factor, Frag, FragId,
-    Lanes, Map, Matrix, MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorOp,
-    TensorScales, Vector, WaitOrder, WarpgroupOp,
+    Lanes, Map, Matrix, MatrixLoad, OpRole, Piece, Place, ProductStart, Special, TensorLeft,
+    TensorOp, TensorScales, Vector, WaitOrder, WarpgroupOp,
 };
 use crate::index::Id;
 use crate::kernel::{Barrier, BarrierId, Between, Extent, MapAxis, MapId, TensorMap, WgmmaAtom};
@@ -391,7 +391,11 @@ fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
         TensorOp::FenceBefore => "tcgen05.fence before".to_owned(),
         TensorOp::FenceAfter => "tcgen05.fence after".to_owned(),
         TensorOp::Product(product) => {
-            let (a, b) = (matrix(&product.a), matrix(&product.b));
+            let a = match &product.a {
+                TensorLeft::Shared(a) => matrix(a),
+                TensorLeft::Tensor(at) => format!("tensor[{}]", column(at)),
+            };
+            let b = matrix(&product.b);
             let (m, n, types) = (product.m, product.n, types(product.types));
             let (at, start) = (column(&product.column), start(product.start));
             let scales = product.scales.map_or_else(String::new, |scales| {
@@ -401,6 +405,7 @@ fn tensor(device: &DeviceKernel, op: &TensorOp) -> String {
             let pair = if product.pair { ".pair" } else { "" };
             format!("tensor[{at}] += tcgen05{pair}.m{m}n{n}.{types} {a}, {b}{scales}{start}")
         }
+        TensorOp::Store { src, column: at } => format!("tensor[{}] = {src}", column(at)),
         TensorOp::Load { dst, rows, column: at } => {
             let Frag { dtype, len } = device.frags[*dst];
             format!("{dst}: {dtype} x {len} = tensor[{}] of {rows} rows", column(at))

@@ -237,6 +237,7 @@ fn tensor(kernel: &Kernel, op: &Tensor) -> String {
         Tensor::Load { var, slot, access } => {
             format!("load {} -> {}", place(kernel, access), slot_name(kernel, *var, *slot))
         }
+        Tensor::Store { value, access } => format!("store {value} -> {}", place(kernel, access)),
         Tensor::Settle { var, slot } => format!("settle {}", slot_name(kernel, *var, *slot)),
     }
 }

@@ -280,6 +280,9 @@ impl<'a> Lower<'a> {
                     .help("remove `else …`"),
             ));
         }
+        if self.names_tensor(dest) {
+            return self.tensor_store(mv, dest, span);
+        }
         let value = self.expr(&mv.source);
         let base = match &dest.kind {
             ExprKind::Index(base, _) => base,
@@ -342,7 +345,12 @@ impl<'a> Lower<'a> {
     }
 
     /// Refuses a cache policy where nothing is cached.
-    fn no_policy(&mut self, storage: Storage, policy: ast::Policy, span: Span) -> Outcome<()> {
+    pub(super) fn no_policy(
+        &mut self,
+        storage: Storage,
+        policy: ast::Policy,
+        span: Span,
+    ) -> Outcome<()> {
         let Some((tile, _)) = storage.tile() else { return Ok(()) };
         if policy.evict.is_none() && !policy.no_allocate {
             return Ok(());

@@ -1,7 +1,7 @@
 //! `tmem acc : f32[128, N];`, `atom MMA = tcgen05(…);`, `mma a * (b)^T -> acc via MMA add cond;`, loads from tensor memory.
 
 use kernel_abi::DType;
-use kernel_dsl::ast::{Atom, Expr, ExprKind, LoadExpr, Mma, TileDecl};
+use kernel_dsl::ast::{Atom, Expr, ExprKind, LoadExpr, Mma, Move, TileDecl};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
@@ -59,11 +59,17 @@ impl<'a> Lower<'a> {
             return Err(self.error(not_rows(&describe(dtype, &shape), tile.ty.span)));
         };
         let has_rows = matches!(rows, TensorAtom::ROWS | TensorAtom::HALF);
-        if !has_rows || columns == 0 || columns > TENSOR_COLUMNS {
+        let is_half = matches!(dtype, DType::Bf16 | DType::F16);
+        let most = if is_half { 2 * TENSOR_COLUMNS } else { TENSOR_COLUMNS };
+        if !has_rows || columns == 0 || columns > most {
             return Err(self.error(not_rows(&describe(dtype, &shape), tile.ty.span)));
         }
-        if dtype != DType::F32 {
+        if dtype != DType::F32 && !is_half {
             return Err(self.not_built(tile.ty.dtype.span, &format!("{dtype} in tensor memory")));
+        }
+        if is_half && rows != TensorAtom::ROWS {
+            let what = format!("{rows} rows of {dtype} in tensor memory");
+            return Err(self.not_built(tile.ty.span, &what));
         }
         let slots = match &tile.ring {
             Some(ring) => self.const_extent(ring, "the number of slots", 1, MAX_RING)?,
@@ -156,20 +162,28 @@ impl<'a> Lower<'a> {
         let acc = self.tensor_slice(&mma.acc, mma.acc.span);
         let (left, left_scales) = self.parts_of_operand(&mma.a, atom)?;
         let (right, right_scales) = self.parts_of_operand(right, atom)?;
-        let (a, b) = (self.operand_of_product(left), self.operand_of_product(right));
+        let a = if self.names_tensor(left) {
+            self.left_in_tensor(left, atom)
+        } else {
+            self.operand_of_product(left)
+        };
+        let b = self.operand_of_product(right);
         let (acc, (a, a_slice), (b, b_slice)) = (acc?, a?, b?);
         let declared = self.kernel.declaration_of(acc.storage);
         let &[rows, columns] = acc.shape.as_slice() else {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         };
-        if rows != atom.own_rows() || !columns.is_multiple_of(atom.n) || columns == 0 {
+        let is_atoms = columns.is_multiple_of(atom.n) && columns > 0;
+        if rows != atom.own_rows() || !is_atoms || acc.dtype != DType::F32 {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         }
         if atom.pair && columns != atom.n {
             return Err(self.not_built(mma.acc.span, "several atoms of a pair of CTAs"));
         }
         if atom.folds() && !self.is_all_columns(&acc) {
-            return Err(self.not_built(mma.acc.span, "sums of 128 rows of a pair of CTAs in some columns"));
+            return Err(
+                self.not_built(mma.acc.span, "sums of 128 rows of a pair of CTAs in some columns")
+            );
         }
         if !self.is_all_rows(&acc) {
             return Err(self.not_built(mma.acc.span, "sums in some rows of tensor memory"));
@@ -204,6 +218,93 @@ impl<'a> Lower<'a> {
         let Some(acc) = acc.access else { return Ok(()) };
         let product = TensorMma { acc, a, b, atom, start, scales };
         self.emit(StmtKind::Tensor(Tensor::Mma(Box::new(product))), span)
+    }
+
+    /// A left operand in tensor memory, all rows of columns.
+    fn left_in_tensor(&mut self, e: &'a Expr, atom: TensorAtom) -> Outcome<(TileAccess, Slice)> {
+        let what = match atom {
+            TensorAtom { pair: true, .. } => Some("of a pair of CTAs"),
+            TensorAtom { scaled: true, .. } => Some("with block scales"),
+            TensorAtom { m: TensorAtom::ROWS, types: [DType::Bf16 | DType::F16, _], .. } => None,
+            TensorAtom { m: TensorAtom::ROWS, .. } => Some("but bf16 and f16"),
+            TensorAtom { .. } => Some("of 64 rows"),
+        };
+        if let Some(what) = what {
+            let what = format!("a left operand in tensor memory {what}");
+            return Err(self.not_built(e.span, &what));
+        }
+        let slice = self.tensor_slice(e, e.span)?;
+        self.columns_of_words(&slice, e.span)?;
+        let access = slice.access.clone();
+        let none = Diagnostic::error(Code::E0310, "an operand that the tensor core does not read")
+            .label(e.span, "no elements");
+        access.map(|access| (access, slice)).ok_or_else(|| self.error(none))
+    }
+
+    /// All rows of columns of two elements of 16 bits, from whole ones on.
+    fn columns_of_words(&mut self, slice: &Slice, at: Span) -> Outcome<()> {
+        if !self.is_all_rows(slice) {
+            return Err(self.not_built(at, "some rows of elements of 16 bits in tensor memory"));
+        }
+        if slice.has_until || slice.gathers {
+            return Err(self.error(
+                Diagnostic::error(Code::E0222, "absent elements in tensor memory")
+                    .label(at, "columns that lie together are touched"),
+            ));
+        }
+        let start = slice.access.as_ref().and_then(|access| match access.index.last() {
+            Some(AxisIndex::Range { start, .. }) => Some(self.congruence(*start)),
+            _ => None,
+        });
+        let is_even = |(modulus, residue): (i64, i64)| modulus % 2 == 0 && residue % 2 == 0;
+        let columns = slice.shape.last().copied().unwrap_or(0);
+        if start.is_none_or(is_even) && columns.is_multiple_of(2) {
+            return Ok(());
+        }
+        Err(self.error(
+            Diagnostic::error(Code::E0310, "elements of 16 bits that are no whole columns")
+                .label(at, "two lie in each column of tensor memory")
+                .help("take an even number of them, from an even one on"),
+        ))
+    }
+
+    /// `store v -> p[:, a .. + n];`
+    pub(super) fn tensor_store(&mut self, mv: &'a Move, dest: &'a Expr, span: Span) -> Outcome<()> {
+        let value = self.expr(&mv.source);
+        let slice = self.tensor_slice(dest, dest.span)?;
+        self.reaches_all_rows(span, "a store to")?;
+        self.no_policy(slice.storage, mv.policy, span)?;
+        if slice.dtype == DType::F32 {
+            return Err(self.not_built(dest.span, "a store of f32 to tensor memory"));
+        }
+        self.columns_of_words(&slice, dest.span)?;
+        let tile = self.tile(value?, Some(slice.dtype), mv.source.span)?;
+        let wanted = "the destination";
+        self.same_type(&tile, slice.dtype, &slice.shape, mv.source.span, dest.span, wanted)?;
+        match (tile.id(), slice.access) {
+            (Some(value), Some(access)) => {
+                self.emit(StmtKind::Tensor(Tensor::Store { value, access }), span)
+            }
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// The warps of the role reach all rows of tensor memory.
+    fn reaches_all_rows(&mut self, span: Span, what: &str) -> Outcome<()> {
+        let role = self.role.map(|role| self.kernel.roles[role].clone());
+        let wrong = match &role {
+            None => Some("outside of roles nobody has waited for it".to_owned()),
+            Some(role) if role.elect || !role.warps.is_multiple_of(TENSOR_WARPS) => {
+                Some(format!("`{}` has warps {}", role.name, role.range()))
+            }
+            Some(_) => None,
+        };
+        let Some(why) = wrong else { return Ok(()) };
+        let message = format!("{what} rows that the warps do not reach");
+        let mut found = Diagnostic::error(Code::E0145, message).label(span, why);
+        found = role.map_or(found.clone(), |role| found.secondary(role.span, "this role"));
+        let help = "each warp reaches a quarter of the rows: take a role of 4, 8, … warps, without `elect one`";
+        Err(self.error(found.help(help)))
     }
 
     /// The types of the operands of a block-scaled atom, whose sums are f32.
@@ -348,21 +449,10 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<()> {
         let slice = self.tensor_slice(source, source.span)?;
-        let role = self.role.map(|role| self.kernel.roles[role].clone());
-        let wrong = match &role {
-            None => Some("outside of roles nobody has waited for its sums".to_owned()),
-            Some(role) if role.elect || !role.warps.is_multiple_of(TENSOR_WARPS) => {
-                Some(format!("`{}` has warps {}", role.name, role.range()))
-            }
-            Some(_) => None,
-        };
-        if let Some(why) = wrong {
-            let mut found =
-                Diagnostic::error(Code::E0145, "a load of rows that the warps do not reach");
-            found = found.label(span, why);
-            found = role.map_or(found.clone(), |role| found.secondary(role.span, "this role"));
-            let help = "each warp reaches a quarter of the rows: take a role of 4, 8, … warps, without `elect one`";
-            return Err(self.error(found.help(help)));
+        self.reaches_all_rows(span, "a load of")?;
+        if slice.dtype != DType::F32 {
+            let what = format!("a load of {} from tensor memory", slice.dtype);
+            return Err(self.not_built(source.span, &what));
         }
         let found = describe(slice.dtype, &slice.shape);
         if slice.shape != frag.shape || slice.dtype != frag.dtype {
@@ -454,7 +544,7 @@ fn loads_of_parts(kernel: &Kernel, stmts: &[Stmt], found: &mut Vec<Span>) {
 
 fn not_rows(found: &str, at: Span) -> Diagnostic {
     Diagnostic::error(Code::E0206, format!("{found} in tensor memory"))
-        .label(at, "128 or 64 rows, and at most 512 columns")
+        .label(at, "128 or 64 rows, and at most 512 columns of 32 bits")
         .help("write `tmem acc : f32[128, N];`")
 }
 
@@ -469,7 +559,7 @@ fn not_sums(found: &Slice, atom: TensorAtom, at: Span, declared: Span) -> Diagno
 /// The finding for a tile in tensor memory where another one goes.
 pub(super) fn tensor_misused(name: &str, at: Span, declared: Span) -> Diagnostic {
     Diagnostic::error(Code::E0145, format!("`{name}` lies in tensor memory"))
-        .label(at, "products write it, and `load` to a tile in registers reads it")
+        .label(at, "products and `store` write it, and `load` to a tile in registers reads it")
         .secondary(declared, "declared here")
         .help(format!("write `frag r : f32[128, N] = load {name}[:, 0 .. + N]; settle r;`"))
 }

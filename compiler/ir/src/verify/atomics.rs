@@ -153,6 +153,13 @@ impl<'a> Walk<'a> {
                     self.fill(access, source, false);
                 }
             }
+            StmtKind::Tensor(Tensor::Store { access, .. }) => {
+                if source.order.is_some() {
+                    self.reaches(source, access.span, "this goes to tensor memory");
+                } else {
+                    self.fill(access, source, false);
+                }
+            }
             StmtKind::Tensor(Tensor::Load { var, slot, access }) => {
                 let source = source.or(self.content(access.storage));
                 self.state.set_var((*var, *slot), source);
@@ -468,6 +475,7 @@ impl Left {
                 }
                 StmtKind::Pipe(PipeOp::Send { dest, .. }) => self.tile(dest, true),
                 StmtKind::Tensor(Tensor::Mma(mma)) => self.tile(&mma.acc, false),
+                StmtKind::Tensor(Tensor::Store { access, .. }) => self.tile(access, false),
                 StmtKind::Def { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }

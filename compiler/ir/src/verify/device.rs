@@ -5,7 +5,8 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 
 use crate::device::{
     Address, Arg, DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Factor, FragId, Lanes, LocId,
-    Map, Matrix, MatrixLoad, Piece, Place, ProductStart, TensorOp, Vector, WaitOrder, WarpgroupOp,
+    Map, Matrix, MatrixLoad, Piece, Place, ProductStart, TensorLeft, TensorOp, Vector, WaitOrder,
+    WarpgroupOp,
 };
 use crate::distribution::LANES;
 use crate::index::IndexVec;
@@ -476,6 +477,10 @@ impl Structure<'_> {
                 let is_f32 = self.kernel.frags[*dst].dtype == DType::F32;
                 is_f32 && columns.is_some_and(|columns| inside(*column, columns))
             }
+            TensorOp::Store { src, column } => {
+                let (len, bits) = (self.len(*src), self.kernel.frags[*src].dtype.bits());
+                bits == 16 && len > 0 && len.is_multiple_of(2) && inside(*column, len / 2)
+            }
             TensorOp::CopyScales { column, base, at, rows, pair } => {
                 let end = i64::from(*base) + at.constant + i64::from(SCALE_BYTES);
                 let lies = at.offset.is_some() || end <= self.kernel.shared_bytes.into();
@@ -510,7 +515,16 @@ impl Structure<'_> {
                 };
                 is_atom
                     && inside(product.column, product.columns())
-                    && lies(&product.a, product.m / ctas, product.types[0])
+                    && match &product.a {
+                        TensorLeft::Shared(a) => lies(a, product.m / ctas, product.types[0]),
+                        TensorLeft::Tensor(at) => {
+                            is_alone
+                                && product.m == TensorAtom::ROWS
+                                && product.scales.is_none()
+                                && product.types[0].bits() == 16
+                                && inside(*at, TensorAtom::DEPTH_BYTES / 4)
+                        }
+                    }
                     && lies(&product.b, product.n / ctas, product.types[1])
             }
             TensorOp::FenceBefore | TensorOp::FenceAfter => true,

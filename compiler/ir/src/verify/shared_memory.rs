@@ -502,6 +502,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let tile = &self.kernel.smem[later.tile];
+        let place = if tile.is_tensor() { "tensor memory" } else { "shared memory" };
         let round = if earlier.is_of_earlier_round() { ", in a round before" } else { "" };
         let help = if earlier.is_of_earlier_round() {
             "put `sync;` between: at the end of the loop's body, or before this statement"
@@ -511,7 +512,7 @@ impl<'a> Walk<'a> {
         self.sink.push(
             Diagnostic::error(
                 Code::E0113,
-                format!("threads touch `{}` in shared memory without `sync` between", tile.name),
+                format!("threads touch `{}` in {place} without `sync` between", tile.name),
             )
             .label(later.span, format!("this {} what other threads touch", verb(later.kind)))
             .secondary(earlier.span, format!("this {} it first{round}", verb(earlier.kind)))

@@ -10,8 +10,8 @@ use kernel_dsl::source::Span;
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
     AxisIndex, Kernel, LeftOperand, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId,
-    SCALE_GROUP, SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TileAccess,
-    ValueId, Warpgroup, WarpgroupMma, Word,
+    SCALE_GROUP, SlicePart, Start, Stmt, StmtKind, Storage, TENSOR_WARPS, Tensor, TensorAtom,
+    TileAccess, ValueId, Warpgroup, WarpgroupMma, Word,
 };
 use crate::ops::{AtomicOp, inline, multimem};
 
@@ -249,7 +249,14 @@ impl Walk<'_> {
                     }
                     (_, _, _) => false,
                 };
-                let lies = accesses.map(|access| self.is_tensor(access)) == [true, false, false];
+                let atom = mma.atom;
+                let left_in_tensor = self.is_tensor(&mma.a);
+                let may_be = !atom.pair && !atom.scaled && atom.m == TensorAtom::ROWS;
+                let may_be = may_be && atom.types[0].bits() == 16;
+                let lies = self.is_tensor(&mma.acc)
+                    && self.kernel.dtype_of(mma.acc.storage) == DType::F32
+                    && (!left_in_tensor || may_be)
+                    && !self.is_tensor(&mma.b);
                 let depth = shapes[1].last().map_or(0, |k| k * mma.atom.packing());
                 let groups = depth / SCALE_GROUP;
                 // Of a pair each CTA has the scales of its own rows, and of all columns.
@@ -282,6 +289,19 @@ impl Walk<'_> {
                     && self.warps.is_multiple_of(TENSOR_WARPS);
                 if !fits || !self.is_tensor(access) || !self.in_role {
                     self.fault(span, "a load from tensor memory that does not fit".to_owned());
+                }
+                self.access(access, &shape);
+            }
+            Tensor::Store { value, access } => {
+                let shape = access_shape(self.kernel, access);
+                let stored = &self.kernel.values[*value];
+                let fits = stored.shape == shape
+                    && stored.dtype == self.kernel.dtype_of(access.storage)
+                    && stored.dtype.bits() == 16
+                    && self.warps.is_multiple_of(TENSOR_WARPS);
+                self.uses(span, &[*value]);
+                if !fits || !self.is_tensor(access) || !self.in_role {
+                    self.fault(span, "a store to tensor memory that does not fit".to_owned());
                 }
                 self.access(access, &shape);
             }

@@ -3,8 +3,8 @@
 //! Assumes that barriers come round as [`super::pipes`] proves. Guarantees (E0146) that behind each product, on every
 //! path of its role, stands a `commit` to a barrier that somebody waits for, so that none runs when tensor memory is
 //! given back; (E0147) that between a `load` from tensor memory and its `settle` stand other loads alone, so that nobody
-//! uses or gives away what is still read; and (E0145) that sums are read by another role than the one that starts their
-//! products. That it has waited for them is proved with the accesses of shared memory.
+//! uses or gives away what is still read; and (E0145) that sums are read and operands stored by another role than the one that
+//! starts the products. That it has waited for them is proved with the accesses of shared memory.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
@@ -45,13 +45,15 @@ fn open_product(kernel: &Kernel, stmts: &[Stmt], before: Option<Span>) -> Option
     })
 }
 
-/// The first product and the first load in tensor memory.
+/// The first product, and the first load or store, in tensor memory.
 fn uses(stmts: &[Stmt], found: &mut [Option<Span>; 2]) {
     for stmt in stmts {
         if let StmtKind::Tensor(op) = &stmt.kind {
             match op {
                 Tensor::Mma(_) => found[0] = found[0].or(Some(stmt.span)),
-                Tensor::Load { .. } => found[1] = found[1].or(Some(stmt.span)),
+                Tensor::Load { .. } | Tensor::Store { .. } => {
+                    found[1] = found[1].or(Some(stmt.span))
+                }
                 Tensor::Settle { .. } => {}
             }
         }
@@ -62,13 +64,16 @@ fn uses(stmts: &[Stmt], found: &mut [Option<Span>; 2]) {
 fn both_sides(kernel: &Kernel, role: RoleId, body: &[Stmt], sink: &mut Sink) {
     let mut found = [None; 2];
     uses(body, &mut found);
-    if let [Some(product), Some(load)] = found {
+    if let [Some(product), Some(access)] = found {
         let name = &kernel.roles[role].name;
         sink.push(
-            Diagnostic::error(Code::E0145, format!("`{name}` reads sums and starts products"))
-                .label(load, "the load")
-                .secondary(product, "the product")
-                .help("let another role read the sums, after a barrier that the products are committed to"),
+            Diagnostic::error(
+                Code::E0145,
+                format!("`{name}` touches tensor memory itself and starts products"),
+            )
+            .label(access, "its threads do this")
+            .secondary(product, "the product")
+            .help("let another role read sums and store operands, and hand them over by barriers"),
         );
     }
 }

@@ -133,7 +133,7 @@ impl Varying {
                 StmtKind::If { cond, .. } => inner |= self.has(*cond),
                 StmtKind::Role { .. }
                 | StmtKind::Warpgroup(Warpgroup::Commit | Warpgroup::Settle { .. })
-                | StmtKind::Tensor(Tensor::Mma(_) | Tensor::Settle { .. })
+                | StmtKind::Tensor(Tensor::Mma(_) | Tensor::Store { .. } | Tensor::Settle { .. })
                 | StmtKind::Store { .. }
                 | StmtKind::Prefetch { .. }
                 | StmtKind::Advance { .. }

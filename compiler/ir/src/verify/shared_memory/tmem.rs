@@ -20,6 +20,10 @@ impl Walk<'_> {
                 let touch = self.tensor_touch(access, Kind::Read, false);
                 touch.iter().for_each(|touch| self.beside(touch));
             }
+            Tensor::Store { value, access } => {
+                let spread = &self.kernel.values[*value].distribution;
+                self.touch(access, Kind::Write, Some(spread));
+            }
             Tensor::Settle { .. } => {}
         }
     }
