@@ -149,11 +149,11 @@ impl Rounds {
         Clock::of_observer(gathered.map(|slot| slot.gathered.clone()).unwrap_or_default())
     }
 
-    /// An observer of the other CTA of the pair who knows as much of it as someone of the own one.
+    /// Someone of the own CTA as an observer of the other one of the pair, who knows as much of it.
     pub(crate) fn other_of(&self, clock: &Clock) -> Clock {
         let mut seen = self.across(clock.seen());
         crate::roles::join(&mut seen, clock.of_other());
-        Clock::of_observer(seen)
+        clock.elsewhere(seen)
     }
 
     /// What of so much knowledge of the own CTA holds for the other one of its pair: copies of both count together.

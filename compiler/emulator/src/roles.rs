@@ -14,8 +14,8 @@ use crate::error::{EmuError, ErrorKind};
 /// The whole CTA, outside of roles.
 const ALL: usize = 0;
 
-/// Somebody of another CTA.
-const OTHER: usize = usize::MAX;
+/// Agents from this one on are of another CTA.
+const OTHER: usize = usize::MAX / 2;
 
 /// Whose time it is: the whole CTA's, or that of the role with this number.
 pub(crate) fn agent(role: Option<usize>) -> usize {
@@ -45,6 +45,11 @@ impl Clock {
     /// The clock of one who knows so much and does nothing in this CTA itself.
     pub(crate) fn of_observer(seen: Vec<u64>) -> Clock {
         Clock { agent: OTHER, now: 0, ended: Vec::new(), of_other: Vec::new(), seen }
+    }
+
+    /// The clock in another CTA of the role that a clock is of, with so much knowledge.
+    pub(crate) fn elsewhere(&self, seen: Vec<u64>) -> Clock {
+        Clock { agent: OTHER + self.agent.min(OTHER), ..Clock::of_observer(seen) }
     }
 
     /// What the own CTA's knowledge is.
@@ -240,7 +245,7 @@ pub(crate) struct Names<'k> {
 
 impl Names<'_> {
     fn of(self, agent: usize) -> String {
-        if agent == OTHER {
+        if agent >= OTHER {
             return "another CTA".to_owned();
         }
         let Some(mut number) = agent.checked_sub(1) else { return "the whole CTA".to_owned() };

@@ -372,7 +372,7 @@ impl<'k> Machine<'k> {
         let round = post.pipes.stamp(place, span);
         let products = std::mem::take(&mut self.flights.products);
         let own = self.member.rank();
-        let across = Clock::of_observer(Vec::new());
+        let across = self.clock.elsewhere(Vec::new());
         for cta in self.member.targets(self.flights.pair) {
             let clock = if cta == own { &self.clock } else { &across };
             self.member.shared(cta).tensor.commit(clock, round);

@@ -246,7 +246,7 @@ impl<'k> Machine<'k> {
         let round = post.pipes.stamp(place, span);
         let products = std::mem::take(&mut self.flights.products);
         let own = self.member.rank();
-        let across = Clock::of_observer(Vec::new());
+        let across = self.clock.elsewhere(Vec::new());
         for cta in self.member.targets(self.flights.pair) {
             let clock = if cta == own { &self.clock } else { &across };
             self.member.shared(cta).tensor.commit(clock, round);
@@ -271,6 +271,22 @@ fn unpacked(seen: &Elements, dtype: DType) -> Cow<'_, Elements> {
 }
 
 impl Product {
+    /// The rows of the right operand, one a column of the sums: of each atom those of every CTA.
+    fn right(&self, factors: impl Fn(&Operand) -> Vec<f64>) -> Vec<f64> {
+        let parts: Vec<Vec<f64>> = self.shares.iter().map(|share| factors(&share.right)).collect();
+        let [first, others @ ..] = parts.as_slice() else { return Vec::new() };
+        if others.is_empty() {
+            return first.clone();
+        }
+        let wide = if self.atom.folds() { 2 * self.columns.1 } else { self.columns.1 };
+        let atoms = wide / (self.atom.n as usize).max(1);
+        let len = first.len() / atoms.max(1);
+        let of_atom = |atom: usize| {
+            parts.iter().flat_map(move |part| part.iter().skip(atom * len).take(len).copied())
+        };
+        (0..atoms).flat_map(of_atom).collect()
+    }
+
     /// Every CTA gets its rows of the left operand times all of the right one.
     fn complete(&self, member: Member<'_, SharedTiles>) -> Result<(), EmuError> {
         for share in &self.shares {
@@ -285,8 +301,7 @@ impl Product {
         }
         let [left, right] = self.atom.types;
         let factors = |operand: &Operand, dtype| wgmma::factors(&unpacked(&operand.seen, dtype));
-        let all: Vec<f64> =
-            self.shares.iter().flat_map(|share| factors(&share.right, right)).collect();
+        let all = self.right(|operand| factors(operand, right));
         for share in &self.shares {
             let (rows, step) = (self.atom.own_rows() as usize, self.atom.depth() as usize);
             let mut a = match &share.left {

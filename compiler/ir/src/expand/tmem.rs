@@ -282,7 +282,9 @@ impl Expander<'_> {
             TensorLeft::Shared(self.matrix(&mma.a, &Linear::default())?)
         };
         for block in 0..blocks {
-            let right = self.matrix(&mma.b, &Linear::constant((block * n).into()))?;
+            // Of a pair each CTA has its part of the rows of every atom.
+            let row = Linear::constant((block * mma.atom.own_columns()).into());
+            let right = self.matrix(&mma.b, &row)?;
             let column = Address { constant: first.constant + i64::from(block * n), ..first };
             for step in 0..steps {
                 let along = |matrix: Matrix| {

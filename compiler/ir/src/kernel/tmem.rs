@@ -113,7 +113,8 @@ pub struct TensorAtom {
     /// Operands come with block scales.
     pub scaled: bool,
     /// `cta_group = 2`: two CTAs share the instruction, which the first one starts. Each has half of the rows of the sums
-    /// and of the left operand, and half of the rows of the right one.
+    /// and of the left operand, and half of the rows of the right one: of several atoms the own part of each, one after the
+    /// other.
     pub pair: bool,
 }
 

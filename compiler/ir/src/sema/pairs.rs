@@ -51,13 +51,8 @@ impl<'a> Lower<'a> {
     }
 
     /// A product of a pair of CTAs stands in the role at hand.
-    pub(super) fn of_pair(&mut self, span: Span) -> Outcome<()> {
-        let Some(role) = self.role else { return Ok(()) };
-        if self.pipes.paired.iter().any(|&(other, _)| other != role) {
-            return Err(self.not_built(span, "products of a pair of CTAs in several roles"));
-        }
-        self.pipes.paired.push((role, span));
-        Ok(())
+    pub(super) fn of_pair(&mut self) {
+        self.pipes.paired.extend(self.role);
     }
 
     /// A side of a pipeline of the first CTA and the index, where one is named: `ld.full@cta(0)@t`.
@@ -149,7 +144,7 @@ impl<'a> Lower<'a> {
         let by_pair = |barrier: BarrierId| {
             let commits = self.pipes.commits.iter();
             let mut by = commits.filter(|(b, _, _)| *b == barrier).map(|(_, role, _)| role);
-            by.any(|role| paired.iter().any(|(paired, _)| paired == role))
+            by.any(|role| paired.contains(role))
         };
         let (spread, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pipes.reaches)
             .into_iter()

@@ -1,6 +1,6 @@
 //! `pipeline`, `barrier`, `open`, `wait`, `release` and `copy.bulk … into`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_abi::DType;
 use kernel_dsl::ast::{
@@ -58,7 +58,7 @@ pub(super) struct Pipes<'a> {
     /// Barriers at which a role arrives in the first CTA of a pair.
     pub(super) gathers: Vec<(BarrierId, Span)>,
     /// Roles with products of a pair of CTAs.
-    pub(super) paired: Vec<(RoleId, Span)>,
+    pub(super) paired: BTreeSet<RoleId>,
     /// A place in all CTAs of the cluster may be named, and is.
     pub(super) for_all: Option<bool>,
 }

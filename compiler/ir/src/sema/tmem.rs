@@ -177,13 +177,9 @@ impl<'a> Lower<'a> {
         if rows != atom.own_rows() || !is_atoms || acc.dtype != DType::F32 {
             return Err(self.error(not_sums(&acc, atom, mma.acc.span, declared)));
         }
-        if atom.pair && columns != atom.n {
-            return Err(self.not_built(mma.acc.span, "several atoms of a pair of CTAs"));
-        }
-        if atom.folds() && !self.is_all_columns(&acc) {
-            return Err(
-                self.not_built(mma.acc.span, "sums of 128 rows of a pair of CTAs in some columns")
-            );
+        if atom.folds() && (columns != atom.n || !self.is_all_columns(&acc)) {
+            let what = "sums of 128 rows of a pair of CTAs in some columns";
+            return Err(self.not_built(mma.acc.span, what));
         }
         if !self.is_all_rows(&acc) {
             return Err(self.not_built(mma.acc.span, "sums in some rows of tensor memory"));
@@ -213,7 +209,7 @@ impl<'a> Lower<'a> {
         };
         let start = self.start(mma.add.as_ref())?;
         if atom.pair {
-            self.of_pair(span)?;
+            self.of_pair();
         }
         let Some(acc) = acc.access else { return Ok(()) };
         let product = TensorMma { acc, a, b, atom, start, scales };

@@ -240,7 +240,7 @@ impl Walk<'_> {
                             && m == rows
                             && *n == columns / mma.atom.ctas()
                             && *m == mma.atom.own_rows()
-                            && (!mma.atom.pair || *columns == mma.atom.n)
+                            && (!mma.atom.folds() || *columns == mma.atom.n)
                             && mma.acc.storage.tile().is_some_and(|(tile, _)| {
                                 self.kernel.smem[tile].shape.first() == Some(rows)
                             })

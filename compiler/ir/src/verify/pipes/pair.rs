@@ -1,14 +1,14 @@
 //! R11: products that two CTAs of a cluster share.
 //!
-//! One thread of the first CTA starts them; they read slots of both, at the same places, and write sums in both. Assumes
-//! that what each role does follows from its rank, see [`rounds`](super::rounds). Guarantees (E0148) that all products of
-//! the kernel are such, that one role of the first CTA alone starts them, and that it waits at nothing but barriers which
-//! count the copies of both CTAs, and arrives at nothing but barriers of both; that each slot that a product reads is one
-//! that the role has waited for and not given back, which copies of both CTAs have filled at that index, each its own and
-//! all of it, whatever else they bring to the barrier; and that nothing but those copies and products touches these tiles.
-//! With [`exact`](super::exact), that both CTAs open and fill each index once, and wait for the sums as often as the first
-//! commits. So where the role has waited, the copies of both have landed; where either CTA opens a slot again, or reads
-//! sums, the products that read it or write them are complete.
+//! Threads of the first CTA start them; they read slots of both, at the same places, and write sums in both. Assumes that
+//! what each role does follows from its rank, see [`rounds`](super::rounds). Guarantees (E0148) that all products of the
+//! kernel are such, that roles of the first CTA alone start them, and that each of these waits at nothing but barriers
+//! which count the copies of both CTAs, and arrives at nothing but barriers of both, no other role at either; that each
+//! slot that a product reads is one that its role has waited for and not given back, which copies of both CTAs have filled
+//! at that index, each its own and all of it, whatever else they bring to the barrier; and that nothing but those copies
+//! and products touches these tiles. With [`exact`](super::exact), that both CTAs open and fill each index once, and wait
+//! for the sums as often as the first commits. So where a role has waited, the copies of both have landed; where either
+//! CTA opens a slot again, or reads sums, the products that read it or write them are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,11 +54,12 @@ pub(super) fn check(kernel: &Kernel, all: &[Rounds<'_>]) -> Option<Diagnostic> {
         let why = "the second CTA of the pair comes here too".to_owned();
         return Some(wrong(product.span, why).help(elect));
     }
-    let role = kernel.body.iter().find_map(|stmt| match &stmt.kind {
+    let starters = kernel.body.iter().filter_map(|stmt| match &stmt.kind {
         StmtKind::Role { role, body } if first_of_pair(body).is_some() => Some(*role),
         _ => None,
-    })?;
-    if let Some(found) = ends(kernel, role) {
+    });
+    let starters: Vec<RoleId> = starters.collect();
+    if let Some(found) = ends(kernel, &starters) {
         return Some(found);
     }
     if let Some(load) = kernel.body.iter().find_map(|stmt| match &stmt.kind {
@@ -69,8 +70,8 @@ pub(super) fn check(kernel: &Kernel, all: &[Rounds<'_>]) -> Option<Diagnostic> {
         return Some(wrong(load, why).help("let another role read the sums"));
     }
     let of_role = |rounds: &'_ Rounds<'_>| {
-        let own = rounds.roles.iter().find(|events| events.role == role);
-        own.and_then(|events| events.events.first()).map(|event| event.span)
+        let own = rounds.roles.iter().filter(|events| starters.contains(&events.role));
+        own.flat_map(|events| &events.events).map(|event| event.span).next()
     };
     if let Some(span) = others().find_map(of_role) {
         let why = "the second CTA of the pair comes here too".to_owned();
@@ -90,7 +91,8 @@ pub(super) fn check(kernel: &Kernel, all: &[Rounds<'_>]) -> Option<Diagnostic> {
         Ok(tiles) => tiles,
         Err(found) => return Some(found),
     };
-    held(kernel, role, all, &tiles).or_else(|| {
+    let found = starters.iter().find_map(|role| held(kernel, *role, all, &tiles));
+    found.or_else(|| {
         let mut uses = Uses { kernel, tiles: &tiles, found: None };
         uses.block(&kernel.body);
         uses.found
@@ -119,32 +121,38 @@ fn load_in(stmts: &[Stmt]) -> Option<Span> {
     })
 }
 
-/// The role of the products waits where copies of both CTAs count, and arrives in both.
-fn ends(kernel: &Kernel, role: RoleId) -> Option<Diagnostic> {
-    let name = &kernel.roles[role].name;
+/// Each role with products waits where copies of both CTAs count, and arrives in both; no other one does there.
+fn ends(kernel: &Kernel, starters: &[RoleId]) -> Option<Diagnostic> {
+    let among = |roles: &[RoleId]| roles.iter().copied().find(|role| starters.contains(role));
+    let name_of = |roles: &[RoleId]| {
+        among(roles).map_or_else(String::new, |role| kernel.roles[role].name.clone())
+    };
+    let is_one = |roles: &[RoleId]| roles.len() == 1 && among(roles).is_some();
     for (id, declared) in kernel.barriers.iter_enumerated() {
         let partner = declared.partner.map(|partner| &kernel.barriers[partner]);
         let told = &declared.name;
         match declared.between {
-            Between::Apart if declared.to.contains(&role) => {
+            Between::Apart if among(&declared.to).is_some() => {
+                let name = name_of(&declared.to);
                 let why =
                     format!("`{name}` of the first CTA learns nothing of the other one by this");
                 return Some(wrong(declared.span, why).help(format!(
                     "let copies of both CTAs count at the first: `copy.tma … into {told}@cta(0)@t`"
                 )));
             }
-            Between::Apart if declared.from.contains(&role) => {
+            Between::Apart if among(&declared.from).is_some() => {
+                let name = name_of(&declared.from);
                 let why = format!("`{name}` arrives in its own CTA alone");
                 return Some(wrong(declared.span, why).help(format!(
                     "the other CTA waits for the products too: write `commit {told}@cta(*)`"
                 )));
             }
-            Between::Gathered if declared.to != [role] => {
-                let why = "other roles than that of the products wait for it".to_owned();
+            Between::Gathered if !is_one(&declared.to) => {
+                let why = "other roles than one with products wait for it".to_owned();
                 return Some(wrong(declared.span, why));
             }
-            Between::Spread if declared.from != [role] => {
-                let why = "other roles than that of the products arrive at it".to_owned();
+            Between::Spread if !is_one(&declared.from) => {
+                let why = "other roles than one with products arrive at it".to_owned();
                 return Some(wrong(declared.span, why));
             }
             Between::Spread if partner.is_some_and(|p| p.between != Between::Gathered) => {
@@ -161,6 +169,10 @@ fn ends(kernel: &Kernel, role: RoleId) -> Option<Diagnostic> {
                 return Some(
                     wrong(declared.span, why).help(format!("write `commit {empty}@cta(*)@t`")),
                 );
+            }
+            Between::Spread if partner.is_some_and(|full| full.to != declared.from) => {
+                let why = "its slots come back from another role than the one that uses them";
+                return Some(wrong(declared.span, why.to_owned()));
             }
             Between::Apart | Between::Gathered | Between::Spread => {}
         }
@@ -243,7 +255,7 @@ fn held(
     let mut events = events.map_or(&[][..], |events| &events.events);
     let mut at = 0;
     let mut held = BTreeSet::new();
-    for product in &first.products {
+    for product in first.products.iter().filter(|product| product.role == role) {
         while at < product.after {
             let Some((event, rest)) = events.split_first() else { break };
             (events, at) = (rest, at + 1);

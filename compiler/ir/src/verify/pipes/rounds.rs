@@ -88,6 +88,7 @@ pub(super) type Sides = Vec<(i64, i64)>;
 /// A product of a pair of CTAs.
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) role: RoleId,
     /// What its role has done at barriers before.
     pub(super) after: usize,
     /// Tiles that it reads, with the slots.
@@ -252,9 +253,9 @@ impl<'a> Run<'a> {
         };
         let reads: Option<Vec<(SmemId, i64)>> = mma.reads().map(slot_of).collect();
         match (self.role, reads) {
-            (Some(_), Some(reads)) => {
+            (Some(role), Some(reads)) => {
                 let after = self.found.roles.last().map_or(0, |role| role.events.len());
-                self.found.products.push(Shared { after, reads, span });
+                self.found.products.push(Shared { role, after, reads, span });
             }
             (_, _) => self.found.unsure = Some(span),
         }
