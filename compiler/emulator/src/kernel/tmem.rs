@@ -149,11 +149,15 @@ impl<'k> Machine<'k> {
         let (first, count) = self.columns(access)?;
         let tile = access.storage.tile().map(|(tile, _)| &self.kernel.smem[tile]);
         let folded = tile.is_some_and(|tile| tile.folded);
+        let start = match access.index.first() {
+            Some(AxisIndex::Range { start, .. }) if !folded => self.int(*start).max(0) as usize,
+            _ => 0,
+        };
         let rows = if folded { ROWS } else { self.kernel.vars[var].shape[0] as usize };
         let (names, clock) = (self.names(), &self.clock);
         let mut shared = self.member.own();
         let tensor = &mut shared.tensor;
-        let values = tensor.read(first, count, 0..rows, clock, names, access.span)?;
+        let values = tensor.read(first, count, start..start + rows, clock, names, access.span)?;
         drop(shared);
         let values = if folded { unfolded(&values, count) } else { values };
         self.vars[var][slot as usize] = Some(Rc::new(Elements::from_f32(&values)));

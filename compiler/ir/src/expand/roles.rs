@@ -15,8 +15,9 @@ impl<'k> Expander<'k> {
         let (order, contents) = (self.order, self.contents.clone());
         let outer = self.shared.enter_role();
         self.part = Part::of(body);
-        let first = self.kernel.roles[role].first;
-        self.b.reads_tensor = self.part.loads && !first.is_multiple_of(TENSOR_WARPS);
+        let (first, warps) = (self.kernel.roles[role].first, self.kernel.roles[role].warps);
+        let is_shifted = !first.is_multiple_of(TENSOR_WARPS) && warps.is_multiple_of(TENSOR_WARPS);
+        self.b.reads_tensor = self.part.loads && is_shifted;
         self.b.role = Some(role);
         self.b.open();
         self.block(body);

@@ -154,10 +154,13 @@ impl Expander<'_> {
         let (_, _, access) = self.tensor_loads.remove(found);
         let declared = &self.kernel.vars[var];
         let own = declared.distribution.registers();
-        let (rows, columns) = (declared.shape[0], declared.shape[1]);
+        let columns = declared.shape[1];
         let tile = access.storage.tile().map(|(tile, _)| &self.kernel.smem[tile]);
         // Warps reach both halves of columns that lie one below the other.
-        let rows = if tile.is_some_and(|tile| tile.folded) { TensorAtom::ROWS } else { rows };
+        let rows = match tile {
+            Some(tile) if !tile.folded => tile.shape[0],
+            Some(_) | None => TensorAtom::ROWS,
+        };
         let column = self.own_column(&access, columns)?;
         let load = |dst| DeviceOp::Tensor(TensorOp::Load { dst, rows, column });
         let frag = self.b.define(DType::F32, own, load);
@@ -177,9 +180,9 @@ impl Expander<'_> {
 
     /// The first column of an access that the warp has, where groups of four share so many.
     fn own_column(&mut self, access: &TileAccess, columns: u32) -> Result<Address, Diagnostic> {
-        let groups = self.b.warps() / TENSOR_WARPS;
+        let groups = (self.b.warps() / TENSOR_WARPS).max(1);
         let group = Digit { extent: groups, stride: TENSOR_WARPS };
-        let step = i64::from(columns / groups.max(1));
+        let step = i64::from(columns / groups);
         let group = self.b.warp(group).times(step).ok_or_else(|| too_far(access))?;
         self.column(access, &group)
     }

@@ -78,6 +78,9 @@ pub(super) fn fixed(
 pub(crate) fn rows(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
     let &[rows, columns] = shape else { return None };
     let groups = warps / TENSOR_WARPS;
+    if warps < TENSOR_WARPS && rows == warps * LANES && columns > 0 {
+        return Some(part(warps, columns));
+    }
     if groups == 0 || !warps.is_multiple_of(TENSOR_WARPS) {
         return None;
     }
@@ -104,6 +107,16 @@ pub(crate) fn rows(shape: &[u32], warps: u32) -> Option<[AxisMap; 2]> {
         extent => (own / vec, Digit { extent, stride: TENSOR_WARPS }, 1),
     };
     Some([row, AxisMap { vec, lanes: Digit::NONE, inner, warps: shared, rest }])
+}
+
+/// Rows that fewer than four warps have, 32 each.
+fn part(warps: u32, columns: u32) -> [AxisMap; 2] {
+    let vec = if columns.is_multiple_of(VECTOR) { VECTOR } else { 1 };
+    let lanes = Digit { extent: LANES, stride: 1 };
+    let warps = if warps == 1 { Digit::NONE } else { Digit { extent: warps, stride: 1 } };
+    let row = AxisMap { vec: 1, lanes, inner: 1, warps, rest: 1 };
+    let (none, rest) = (Digit::NONE, columns / vec);
+    [row, AxisMap { vec, lanes: none, inner: 1, warps: none, rest }]
 }
 
 /// The same of 64 rows of which the second half of the columns lies below the first: two of four warps have each half.
@@ -179,6 +192,20 @@ mod tests {
             }
         }
         assert!(rows(&[128, 16], 6).is_none() && rows(&[128, 3], 8).is_none());
+    }
+
+    #[test]
+    fn of_some_rows_each_warp_has_32() {
+        for (columns, warps) in [(16, 1), (6, 2)] {
+            let axes = rows(&[32 * warps, columns], warps).unwrap();
+            let spread = Distribution { warps, axes: axes.to_vec() };
+            assert_eq!(spread.shape(), [32 * warps, columns]);
+            for register in 0..spread.registers() {
+                let at = spread.coordinates(warps - 1, 5, register);
+                assert_eq!(at, [32 * (warps - 1) + 5, register]);
+            }
+        }
+        assert!(rows(&[64, 16], 1).is_none() && rows(&[128, 16], 2).is_none());
     }
 
     #[test]

@@ -14,12 +14,16 @@ use super::report::Outcome;
 use super::scope::{AnyAtom, Buffer, Entity, Frag, Memory};
 use super::smem::initial_value;
 use super::warpgroup::{Entries, entries};
+use crate::distribution::LANES;
 use crate::kernel::{
-    AxisIndex, Extent, Kernel, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Smem, SmemSwizzle, Space, Stmt,
-    StmtKind, Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma, TileAccess,
-    ViewAxis, ViewDigit, first_of_pair, scale_place,
+    AxisIndex, Extent, Kernel, Role, SCALE_GROUP, SCALE_ROWS, SCALE_WORD, Smem, SmemSwizzle, Space,
+    Stmt, StmtKind, Storage, TENSOR_COLUMNS, TENSOR_WARPS, Tensor, TensorAtom, TensorMma,
+    TileAccess, ViewAxis, ViewDigit, first_of_pair, scale_place,
 };
 use crate::target::Target;
+
+/// Warps that share some rows of a tile, at most.
+const PART_WARPS: u32 = 2;
 
 impl<'a> Lower<'a> {
     /// Refuses what the target does not have.
@@ -303,6 +307,40 @@ impl<'a> Lower<'a> {
         Err(self.error(found.help(help)))
     }
 
+    /// The warps of the role reach these rows of 128, 32 each: those of the number of the warp modulo four.
+    fn reaches_rows(&mut self, slice: &Slice, span: Span) -> Outcome<()> {
+        let of_tile =
+            slice.storage.tile().and_then(|(tile, _)| self.kernel.smem[tile].shape.first());
+        let (&[rows, _], Some(&TensorAtom::ROWS)) = (slice.shape.as_slice(), of_tile) else {
+            return Err(self.not_built(span, "a load of some rows of tensor memory"));
+        };
+        let start = slice.access.as_ref().and_then(|access| match access.index.first() {
+            Some(AxisIndex::Range { start, .. }) => Some(self.congruence(*start)),
+            _ => None,
+        });
+        let role = self.role.map(|role| self.kernel.roles[role].clone());
+        let reached = |role: &Role| {
+            let first = i64::from(role.first % TENSOR_WARPS * LANES);
+            let reaches = role.warps <= PART_WARPS && rows == role.warps * LANES;
+            !role.elect && reaches && start == Some((0, first))
+        };
+        if role.as_ref().is_some_and(reached) {
+            return Ok(());
+        }
+        let why = match &role {
+            None => "outside of roles nobody has waited for its sums".to_owned(),
+            Some(role) => format!("`{}` has warps {}", role.name, role.range()),
+        };
+        let mut found =
+            Diagnostic::error(Code::E0145, "a load of rows that the warps do not reach")
+                .label(span, why);
+        found = role.map_or(found.clone(), |role| found.secondary(role.span, "this role"));
+        Err(self.error(found.help(
+            "warp w of the CTA reaches rows 32 (w mod 4) to 32 (w mod 4) + 31: let one or two warps load those, or take a \
+             role of 4, 8, … warps for all rows",
+        )))
+    }
+
     /// The types of the operands of a block-scaled atom, whose sums are f32.
     fn scaled_types(&mut self, [a, b, d]: [&'a Expr; 3], scale: &'a Expr) -> Outcome<[DType; 2]> {
         let of_scales = self.type_of(scale)?;
@@ -445,7 +483,11 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Outcome<()> {
         let slice = self.tensor_slice(source, source.span)?;
-        self.reaches_all_rows(span, "a load of")?;
+        if self.is_all_rows(&slice) {
+            self.reaches_all_rows(span, "a load of")?;
+        } else {
+            self.reaches_rows(&slice, span)?;
+        }
         if slice.dtype != DType::F32 {
             let what = format!("a load of {} from tensor memory", slice.dtype);
             return Err(self.not_built(source.span, &what));
@@ -458,9 +500,6 @@ impl<'a> Lower<'a> {
                     .label(source.span, format!("this is {found}"))
                     .secondary(declared, format!("this is {wanted}")),
             ));
-        }
-        if !self.is_all_rows(&slice) {
-            return Err(self.not_built(source.span, "a load of some rows of tensor memory"));
         }
         if slice.has_until || slice.gathers {
             return Err(self.error(

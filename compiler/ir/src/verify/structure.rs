@@ -7,6 +7,7 @@ use kernel_abi::DType;
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
+use crate::distribution::LANES;
 use crate::index::{Id, IndexVec};
 use crate::kernel::{
     AxisIndex, Kernel, LeftOperand, Op, Outgoing, ParamId, PipeOp, PrefetchRange, RoleId,
@@ -286,7 +287,8 @@ impl Walk<'_> {
                 let fits = declared.shape == shape
                     && *slot < declared.slots
                     && declared.distribution.warps == self.warps
-                    && self.warps.is_multiple_of(TENSOR_WARPS);
+                    && (self.warps.is_multiple_of(TENSOR_WARPS)
+                        || shape.first() == Some(&(self.warps * LANES)));
                 if !fits || !self.is_tensor(access) || !self.in_role {
                     self.fault(span, "a load from tensor memory that does not fit".to_owned());
                 }
