@@ -51,7 +51,8 @@ struct State {
 pub(crate) enum Between {
     /// CTAs of several ranks.
     Ranks,
-    /// CTAs of one grid: threads of one CTA are in order with each other as far as this goes.
+    /// CTAs of one grid: threads of one CTA are in order with each other as far as this goes, but for those of roles that
+    /// run side by side.
     Ctas,
     /// CTAs of several ranks, and those of a rank among themselves.
     All,

@@ -19,6 +19,7 @@ mod scatter;
 mod shared_memory;
 mod structure;
 mod tmem;
+mod told;
 mod waivers;
 mod words;
 

@@ -8,6 +8,8 @@ use kernel_ir::ops::AtomicOp;
 pub(super) struct Mark {
     pub(super) party: usize,
     pub(super) interval: u32,
+    /// The warps of the party in its CTA, from the first one to that behind the last.
+    pub(super) warps: (u32, u32),
     /// At a multicast address: in no order with what the same party does at other ones.
     pub(super) multicast: bool,
     pub(super) span: Span,
@@ -17,6 +19,11 @@ impl Mark {
     /// True where the accesses of one follow each other.
     pub(super) fn is_in_line_with(&self, other: &Mark) -> bool {
         self.party == other.party && self.multicast == other.multicast
+    }
+
+    /// True for two parties that never run side by side: the whole CTA, and roles that share warps.
+    pub(super) fn shares_warps_with(&self, other: &Mark) -> bool {
+        self.warps.0 < other.warps.1 && other.warps.0 < self.warps.1
     }
 }
 

@@ -145,14 +145,17 @@ impl<'m> Party<'m> {
     ) -> Result<T, EmuError> {
         let part = self.part();
         let mut state = self.fabric.lock();
-        let mark = Mark { party: part, interval: state.now[part], multicast, span };
+        let warps = self
+            .role
+            .map_or((0, u32::MAX), |(_, role)| (role.first, role.first.saturating_add(role.warps)));
+        let mark = Mark { party: part, interval: state.now[part], warps, multicast, span };
         let parties = self.fabric.parties;
         let of_ranks = param.access == Access::Peer;
         let is_own = |other: &Mark| {
             if of_ranks {
                 mark.is_in_line_with(other)
             } else {
-                other.party / parties == part / parties
+                other.party / parties == part / parties && mark.shares_warps_with(other)
             }
         };
         match state.access(does, mark, (rank, id), index, is_own) {

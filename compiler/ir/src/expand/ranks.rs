@@ -19,19 +19,13 @@ impl Expander<'_> {
         let (param, add, alias) = (signal.param, signal.add, self.kernel.uses_multicast());
         if !self.kernel.params[param].is_flag() {
             let at = self.flag(param, &index, &Linear::default());
-            return self.in_first_lanes(1, DeviceOp::Signal { param, rank: None, at, add, alias });
+            return self.once(DeviceOp::Signal { param, rank: None, at, add, alias });
         }
         if let Some(to) = signal.to {
             let to = self.integer(to);
             let at = self.flag(param, &index, &Linear::default());
-            let rank = self.b.materialize(&to, DType::I32);
-            let op = DeviceOp::Signal { param, rank: Some(rank), at, add, alias };
-            if self.b.is_elected() {
-                self.b.emit(op);
-            } else {
-                self.in_first_lanes(1, op);
-            }
-            return;
+            let rank = Some(self.b.materialize(&to, DType::I32));
+            return self.once(DeviceOp::Signal { param, rank, at, add, alias });
         }
         if self.b.is_elected() {
             // One thread has no lanes beside it.
@@ -123,6 +117,14 @@ impl Expander<'_> {
 
     fn lane(&mut self) -> Linear {
         self.b.lane(Digit { extent: LANES, stride: 1 })
+    }
+
+    fn once(&mut self, op: DeviceOp) {
+        if self.b.is_elected() {
+            self.b.emit(op);
+        } else {
+            self.in_first_lanes(1, op);
+        }
     }
 
     /// Emits what the first `count` lanes of the first warp do.

@@ -68,9 +68,6 @@ impl<'a> Lower<'a> {
 
     /// A word of a counter that signals raise from now on.
     fn raised(&mut self, e: &'a Expr) -> Outcome<Word> {
-        if self.role.is_some() {
-            return Err(self.not_built(e.span, "signals and waits of a counter in a role"));
-        }
         let word = self.word(e, Words::Raised)?;
         self.kernel.params[word.param].words = Some(Words::Raised);
         Ok(word)

@@ -5,7 +5,7 @@
 //! affine function of the CTA's index in both accesses, or by a slot number that a contract makes another one in each
 //! CTA; or something orders the two: CTAs along it are of one cluster, which meets between them, or one stands ahead of
 //! an arrival at a word and the other is of the last to arrive there, or one stands ahead of a signal and the other
-//! behind the wait for all who share the word. Reports (E0120) two accesses of one CTA, one of them a store, without a
+//! behind the wait for all who share the word, of the CTA or of a role of it. Reports (E0120) two accesses of one CTA, one of them a store, without a
 //! `sync` between, where their slices may meet and not each element is in the hands of one thread both times, in one
 //! round of a loop or in two.
 
@@ -25,6 +25,7 @@ use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Knowledge};
+use super::told::{Waited, Worker};
 use crate::distribution::Distribution;
 use crate::kernel::{
     Kernel, Op, Outgoing, ParamId, PipeOp, RoleId, Stmt, StmtKind, Storage, TileAccess, ValueId,
@@ -75,6 +76,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
         reported: BTreeSet::new(),
         overrun: BTreeSet::new(),
         seen: BTreeMap::new(),
+        waited: Waited::default(),
         sink,
     };
     walk.block(&kernel.body);
@@ -130,6 +132,8 @@ struct Walk<'a> {
     /// Buffers with too many accesses.
     overrun: BTreeSet<ParamId>,
     seen: BTreeMap<ParamId, Seen>,
+    /// Words of signals that have been waited for.
+    waited: Waited,
     sink: &'a mut Sink,
 }
 
@@ -199,12 +203,16 @@ impl<'a> Walk<'a> {
                 self.meet();
                 let index = wait.index.first().copied().flatten();
                 if let Some(word) = self.raised(wait.param, index) {
-                    self.seen.values_mut().for_each(|seen| seen.hear(word));
+                    self.waited.wait(word, self.role_number());
                 }
             }
             StmtKind::Signal(signal) => {
                 if let Some(word) = self.raised(signal.param, signal.index.first().copied()) {
-                    self.seen.values_mut().for_each(|seen| seen.signal(word));
+                    let by = self.role.map(|(number, role)| Worker {
+                        number,
+                        elect: self.kernel.roles[role].elect,
+                    });
+                    self.seen.values_mut().for_each(|seen| seen.signal(word, by));
                 }
             }
             StmtKind::SyncCluster => {
@@ -313,9 +321,18 @@ impl<'a> Walk<'a> {
         self.recent = met;
         let depth = self.depth;
         self.heads[self.loops_outside..].iter_mut().for_each(|head| head.meet(depth));
-        if self.is_outermost() {
-            self.seen.values_mut().for_each(Seen::publish);
+        if depth == 0 {
+            let role = self.role_number();
+            self.seen.values_mut().for_each(|seen| seen.publish(role));
         }
+        if self.is_outermost() {
+            self.waited.meet();
+        }
+    }
+
+    /// The number of the role around this place.
+    fn role_number(&self) -> Option<u32> {
+        self.role.map(|(number, _)| number)
     }
 
     /// True where all threads of every CTA come, once.
@@ -461,17 +478,18 @@ impl<'a> Walk<'a> {
         {
             self.report_rounds(&place);
         }
-        let by = By { role: self.role.map(|(number, _)| number), last: self.last };
+        let by = By { role: self.role_number(), last: self.last };
+        let told = self.waited.words(by.role);
         let seen = self.seen.entry(param).or_default();
         // A copy goes on behind its statement; an atomic with a result does not.
         let late = of_ranks || spread.is_none() && !matches!(does, Does::Change(_));
         if is_store {
             let in_list = !self.tickets.is_empty();
-            let store = Store::new(owners, place.span, does, by);
+            let store = Store::new(owners, place.span, does, by).told(told);
             seen.store(store.late(late).in_list(in_list));
         } else {
             // The compiler puts a fence ahead of each copy that reads a buffer which the kernel may store to.
-            seen.load((owners, place.span), late, !of_ranks, by);
+            seen.load((owners, place.span), (late, !of_ranks), by, told);
         }
         self.remember(place);
     }

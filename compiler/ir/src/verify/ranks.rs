@@ -45,6 +45,7 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     let mut survey = Survey {
         known: Knowledge::new(kernel),
         world,
+        grid: kernel.launch.grid,
         ops: BTreeMap::new(),
         facts: Facts::new(),
         at: 0,
@@ -118,6 +119,7 @@ struct Survey<'k> {
     known: Knowledge<'k>,
     /// Ranks of the launch.
     world: u32,
+    grid: [u32; 3],
     /// How each value is made.
     ops: BTreeMap<ValueId, &'k Op>,
     facts: Facts,

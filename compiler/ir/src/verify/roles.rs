@@ -3,20 +3,25 @@
 //! Assumes that roles stand at the top of a kernel. Guarantees (E0150) that the warps of roles of one region are
 //! apart and are warps of the kernel, (E0155) that registers which roles ask for are there, and (E0153) that no role
 //! loads from a buffer that another role of the region stores to, that two roles which change one buffer do so by one
-//! operation, and that one role alone counts the words of a counter or an epoch. Two roles may store to one buffer: that
-//! they store to other elements is the author's business, as it is between CTAs, and the emulator's.
+//! operation, and that one role alone counts the words of a counter or an epoch. What one does ahead of the signal of a
+//! counter and another behind its wait for that word is in order: E0174 makes the CTA one of those who are waited for. Two
+//! roles may store to one buffer: that they store to other elements is the author's business, as it is between CTAs, and
+//! the emulator's.
+
+use std::collections::BTreeSet;
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
 
+use super::scalars::{Facts, Form, Knowledge};
+use super::told::{Said, Waited, Worker};
 use crate::kernel::{
-    Kernel, Op, Outgoing, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, WARPGROUP, Word,
-    copied, entry_registers,
+    Kernel, Op, Outgoing, ParamId, Role, RoleId, Stmt, StmtKind, TileAccess, ValueId, WARPGROUP,
+    Word, Words, copied, entry_registers,
 };
 use crate::ops::AtomicOp;
 
 /// An access of a buffer.
-#[derive(Clone, Copy)]
 struct Touch {
     param: ParamId,
     writes: bool,
@@ -25,6 +30,18 @@ struct Touch {
     /// A word of a counter or an epoch.
     is_word: bool,
     span: Span,
+    /// Words that are raised behind it.
+    said: Said,
+    /// Words that its role has waited for ahead of it.
+    told: BTreeSet<usize>,
+}
+
+impl Touch {
+    /// True where one comes before the other.
+    fn is_ordered(&self, other: &Touch) -> bool {
+        let before = |a: &Touch, b: &Touch| !a.said.raised().is_disjoint(&b.told);
+        before(self, other) || before(other, self)
+    }
 }
 
 /// A role of a region with what it touches.
@@ -36,13 +53,18 @@ struct Member {
 pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     budgets(kernel, sink);
     let mut region: Vec<Member> = Vec::new();
-    for stmt in &kernel.body {
+    let mut words = Raised { known: Knowledge::new(kernel), words: Vec::new() };
+    for (number, stmt) in (0..).zip(&kernel.body) {
         let StmtKind::Role { role, body } = &stmt.kind else {
             region.clear();
+            words.define(std::slice::from_ref(stmt));
             continue;
         };
+        words.define(body);
+        let by = Worker { number, elect: kernel.roles[*role].elect };
+        let mut at_work = AtWork { words: &mut words, by, waited: Waited::default(), depth: 0 };
         let mut touches = Vec::new();
-        collect(body, &mut touches);
+        at_work.collect(body, &mut touches);
         warps(kernel, *role, &region, sink);
         let member = Member { role: *role, touches };
         region.iter().for_each(|other| buffers(kernel, other, &member, sink));
@@ -101,32 +123,120 @@ fn budgets(kernel: &Kernel, sink: &mut Sink) {
     }
 }
 
-fn collect(stmts: &[Stmt], found: &mut Vec<Touch>) {
-    for stmt in stmts {
+/// Words of counters that signals raise, by number.
+struct Raised<'k> {
+    known: Knowledge<'k>,
+    words: Vec<(ParamId, Form)>,
+}
+
+impl Raised<'_> {
+    /// The number of a word, which is that of the same position.
+    fn number(&mut self, param: ParamId, index: Option<ValueId>) -> Option<usize> {
+        let form = self.known.form(index?);
+        if self.known.param(param).words != Some(Words::Raised) {
+            return None;
+        }
+        let word = (param, form);
+        let known = self.words.iter().position(|other| *other == word);
+        Some(known.unwrap_or_else(|| {
+            self.words.push(word);
+            self.words.len() - 1
+        }))
+    }
+
+    fn define(&mut self, stmts: &[Stmt]) {
+        for stmt in stmts {
+            match &stmt.kind {
+                StmtKind::Def { results, op } => self.known.define(results, op, &Facts::new()),
+                StmtKind::For { var, start, end, step, .. } => {
+                    self.known.bind_loop(*var, *start, *end, *step);
+                }
+                _ => {}
+            }
+            for body in stmt.kind.bodies() {
+                self.define(body);
+            }
+        }
+    }
+}
+
+/// A role whose statements are gone through.
+struct AtWork<'a, 'k> {
+    words: &'a mut Raised<'k>,
+    by: Worker,
+    waited: Waited,
+    /// Loops and choices around this place.
+    depth: u32,
+}
+
+impl AtWork<'_, '_> {
+    fn collect(&mut self, stmts: &[Stmt], found: &mut Vec<Touch>) {
+        for stmt in stmts {
+            self.orders(&stmt.kind, found);
+            self.touch(&stmt.kind, found);
+            self.depth += 1;
+            for body in stmt.kind.bodies() {
+                self.collect(body, found);
+            }
+            self.depth -= 1;
+        }
+    }
+
+    /// What every path comes to: meetings of the role, signals and waits.
+    fn orders(&mut self, kind: &StmtKind, found: &mut [Touch]) {
+        if self.depth > 0 {
+            return;
+        }
+        let role = Some(self.by.number);
+        match kind {
+            StmtKind::SyncRole => found.iter_mut().for_each(|touch| touch.said.meet(role)),
+            StmtKind::Await(wait) => {
+                found.iter_mut().for_each(|touch| touch.said.meet(role));
+                let index = wait.index.first().copied().flatten();
+                if let Some(word) = self.words.number(wait.param, index) {
+                    self.waited.wait(word, role);
+                }
+            }
+            StmtKind::Signal(signal) => {
+                let index = signal.index.first().copied();
+                if let Some(word) = self.words.number(signal.param, index) {
+                    let by = Some(self.by);
+                    found.iter_mut().for_each(|touch| touch.said.signal(word, by));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn touch(&self, kind: &StmtKind, found: &mut Vec<Touch>) {
+        let role = Some(self.by.number);
+        // A copy goes on behind its statement, and no wait and no meeting ends it.
+        let goes_on = matches!(kind, StmtKind::Outgoing(_)) || copied(kind).is_some();
+        let touch = |param, writes, update, is_word, span| {
+            let said = Said::new(role.filter(|_| !goes_on));
+            let told = if goes_on { BTreeSet::new() } else { self.waited.words(role) };
+            Touch { param, writes, update, is_word, span, said, told }
+        };
         let mut add = |access: &TileAccess, writes: bool, update: Option<AtomicOp>| {
-            let span = access.span;
-            let touch = |param| Touch { param, writes, update, is_word: false, span };
-            found.extend(access.storage.param().map(touch));
+            let param = access.storage.param();
+            found.extend(param.map(|param| touch(param, writes, update, false, access.span)));
         };
         if let StmtKind::Def { op: Op::ArriveLast { word, .. }, .. }
         | StmtKind::Advance { word }
-        | StmtKind::For { tickets: Some(word), .. } = &stmt.kind
+        | StmtKind::For { tickets: Some(word), .. } = kind
         {
             let Word { param, span, .. } = *word;
-            found.push(Touch { param, writes: true, update: None, is_word: true, span });
-        } else if let StmtKind::Def { op: Op::Load { access, .. }, .. } = &stmt.kind {
+            found.push(touch(param, true, None, true, span));
+        } else if let StmtKind::Def { op: Op::Load { access, .. }, .. } = kind {
             add(access, false, None);
-        } else if let StmtKind::Store { access, update, .. } = &stmt.kind {
+        } else if let StmtKind::Store { access, update, .. } = kind {
             add(access, true, *update);
-        } else if let StmtKind::Def { op: Op::Atomic { op, access, .. }, .. } = &stmt.kind {
+        } else if let StmtKind::Def { op: Op::Atomic { op, access, .. }, .. } = kind {
             add(access, true, Some(*op));
-        } else if let StmtKind::Outgoing(Outgoing::Copy { dest, .. }) = &stmt.kind {
+        } else if let StmtKind::Outgoing(Outgoing::Copy { dest, .. }) = kind {
             add(dest, true, None);
-        } else if let Some((source, _)) = copied(&stmt.kind) {
+        } else if let Some((source, _)) = copied(kind) {
             add(source, false, None);
-        }
-        for body in stmt.kind.bodies() {
-            collect(body, found);
         }
     }
 }
@@ -192,7 +302,8 @@ fn buffers(kernel: &Kernel, first: &Member, second: &Member, sink: &mut Sink) {
         let clash = |b: &&Touch| {
             let words = a.is_word && b.is_word;
             let clashes = a.writes != b.writes || words || a.update != b.update;
-            a.param == b.param && clashes
+            // Words of counters and epochs are no data that a signal hands over.
+            a.param == b.param && clashes && (a.is_word || b.is_word || !a.is_ordered(b))
         };
         let Some(b) = second.touches.iter().find(clash) else { continue };
         if a.is_word && b.is_word {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use kernel_dsl::source::Span;
 
+use super::super::told::{Said, Worker};
 use super::ctas::Owners;
 use super::words::CtaDigit;
 use super::{Does, MAX_RECENT};
@@ -22,23 +23,23 @@ pub(super) struct By {
     pub(super) last: Option<usize>,
 }
 
-/// How far the news of an access has come: other CTAs know of it when it was published by a meeting of all threads ahead
-/// of the signal of a word, for which they have waited.
+/// How far the news of an access has come: other CTAs know of it when it was published by a meeting of threads ahead of
+/// the signal of a word, for which they have waited.
 struct News {
     by: By,
-    published: bool,
-    raised: BTreeSet<usize>,
+    said: Said,
+    /// Words that told it to all threads: of the last to arrive, and of meetings of the cluster.
     heard: BTreeSet<usize>,
 }
 
 impl News {
     fn of(by: By) -> News {
-        News { by, published: false, raised: BTreeSet::new(), heard: BTreeSet::new() }
+        News { by, said: Said::new(by.role), heard: BTreeSet::new() }
     }
 
     /// True where a further access of the same kind may stand for both.
     fn is_fresh(&self) -> bool {
-        self.raised.is_empty() && self.heard.is_empty()
+        self.said.raised().is_empty() && self.heard.is_empty()
     }
 }
 
@@ -61,6 +62,8 @@ struct Load {
     news: News,
     /// Stores before it.
     behind: Behind,
+    /// Words whose signals come before it.
+    told: BTreeSet<usize>,
 }
 
 /// A store, and the loads that a meeting orders ahead of it.
@@ -78,6 +81,8 @@ pub(super) struct Store {
     behind: Behind,
     /// Stores before it.
     behind_stores: Behind,
+    /// Words whose signals come before it.
+    told: BTreeSet<usize>,
 }
 
 impl Store {
@@ -92,7 +97,13 @@ impl Store {
             news: News::of(by),
             behind: Behind::new(),
             behind_stores: Behind::new(),
+            told: BTreeSet::new(),
         }
+    }
+
+    /// What those know who do it.
+    pub(super) fn told(self, told: BTreeSet<usize>) -> Store {
+        Store { told, ..self }
     }
 
     pub(super) fn late(self, late: bool) -> Store {
@@ -163,6 +174,15 @@ impl<'a> Sharing<'a> {
         let of_it = behind.range((number, 0)..=(number, usize::MAX));
         of_it.filter_map(|&(_, word)| self.words.get(word).copied())
     }
+
+    /// The extents, for each word that was raised behind an access and waited for before another one.
+    fn told_by<'s>(
+        &'s self,
+        told: &'s BTreeSet<usize>,
+        news: &'s News,
+    ) -> impl Iterator<Item = Ordered> + 's {
+        told.intersection(news.said.raised()).filter_map(|&word| self.words.get(word).copied())
+    }
 }
 
 /// The loads and stores of a buffer, each kind once.
@@ -178,10 +198,11 @@ impl Seen {
     pub(super) fn load(
         &mut self,
         (owners, span): (Owners, Span),
-        late: bool,
-        is_told: bool,
+        (late, is_told): (bool, bool),
         by: By,
+        told: BTreeSet<usize>,
     ) {
+        let told = if is_told { told } else { BTreeSet::new() };
         let behind = heard(is_told, self.stores.iter().map(|store| &store.news));
         let mut recent = self.loads.iter_mut().rev().take(MAX_RECENT);
         let known = recent.find(|load| {
@@ -192,12 +213,13 @@ impl Seen {
         });
         match known {
             Some(known) => {
-                known.news.published = false;
+                known.news.said.again();
                 known.behind.retain(|one| behind.contains(one));
+                known.told.retain(|word| told.contains(word));
             }
             None => {
                 let news = News::of(by);
-                self.loads.push(Load { owners, span, unmet: true, late, news, behind });
+                self.loads.push(Load { owners, span, unmet: true, late, news, behind, told });
             }
         }
     }
@@ -208,15 +230,17 @@ impl Seen {
             self.loads.iter().enumerate().filter(met).map(|(number, _)| number).collect();
         let behind = heard(!new.late, self.loads.iter().map(|load| &load.news));
         let behind_stores = heard(!new.late, self.stores.iter().map(|store| &store.news));
+        let told = if new.late { BTreeSet::new() } else { new.told.clone() };
         let mut recent = self.stores.iter_mut().rev().take(MAX_RECENT);
         match recent.find(|known| known.is_like(&new) && known.news.is_fresh()) {
             Some(known) => {
-                known.news.published = false;
+                known.news.said.again();
                 known.after.retain(|number| after.contains(number));
                 known.behind.retain(|one| behind.contains(one));
                 known.behind_stores.retain(|one| behind_stores.contains(one));
+                known.told.retain(|word| told.contains(word));
             }
-            None => self.stores.push(Store { after, behind, behind_stores, ..new }),
+            None => self.stores.push(Store { after, behind, behind_stores, told, ..new }),
         }
     }
 
@@ -226,21 +250,19 @@ impl Seen {
         loads.chain(stores.map(|store| &mut store.news))
     }
 
-    /// All threads of the CTA are here.
-    pub(super) fn publish(&mut self) {
-        self.news().for_each(|news| news.published = true);
+    /// All threads of the CTA are here, or those of a role.
+    pub(super) fn publish(&mut self, role: Option<u32>) {
+        self.news().for_each(|news| news.said.meet(role));
     }
 
-    /// The CTA raises a word.
-    pub(super) fn signal(&mut self, word: usize) {
-        for news in self.news().filter(|news| news.published) {
-            news.raised.insert(word);
-        }
+    /// The CTA raises a word, by a role of it or outside of roles.
+    pub(super) fn signal(&mut self, word: usize, by: Option<Worker>) {
+        self.news().for_each(|news| news.said.signal(word, by));
     }
 
-    /// All that share a word have raised it.
+    /// All that share a word have arrived at it.
     pub(super) fn hear(&mut self, word: usize) {
-        for news in self.news().filter(|news| news.raised.contains(&word)) {
+        for news in self.news().filter(|news| news.said.raised().contains(&word)) {
             news.heard.insert(word);
         }
     }
@@ -248,8 +270,8 @@ impl Seen {
     /// The CTA, or the role of it, counts its arrival at a word; threads that meet there need no other meeting.
     pub(super) fn arrive(&mut self, word: usize, role: Option<u32>) {
         for news in self.news() {
-            if news.published || role.is_none() || news.by.role == role {
-                news.raised.insert(word);
+            if news.said.is_met() || role.is_none() || news.by.role == role {
+                news.said.raise(word);
             }
         }
     }
@@ -337,7 +359,9 @@ impl Seen {
         let between = std::iter::once((sharing.launch.grid, None))
             .chain(sharing.of_last(one.news.by, other.news.by))
             .chain(sharing.known_by(&one.behind_stores, b))
-            .chain(sharing.known_by(&other.behind_stores, a));
+            .chain(sharing.known_by(&other.behind_stores, a))
+            .chain(sharing.told_by(&one.told, &other.news))
+            .chain(sharing.told_by(&other.told, &one.news));
         sharing.conflict((&one.owners, &other.owners), between)
     }
 
@@ -373,7 +397,9 @@ impl Seen {
                 let between = std::iter::once((met, None))
                     .chain(sharing.of_last(load.news.by, store.news.by))
                     .chain(sharing.known_by(&load.behind, *other))
-                    .chain(sharing.known_by(&store.behind, number));
+                    .chain(sharing.known_by(&store.behind, number))
+                    .chain(sharing.told_by(&load.told, &store.news))
+                    .chain(sharing.told_by(&store.told, &load.news));
                 sharing.conflict((&load.owners, &store.owners), between)
             });
             found.extend(foreign.map(|(_, store)| (load.span, store.span)));

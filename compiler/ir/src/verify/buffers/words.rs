@@ -45,7 +45,7 @@ impl Walk<'_> {
 
     /// The number of a word of a counter that signals raise, where it is raised on every path.
     pub(super) fn raised(&mut self, param: ParamId, index: Option<ValueId>) -> Option<usize> {
-        if !self.is_outermost() || self.kernel.params[param].words != Some(Words::Raised) {
+        if self.depth > 0 || self.kernel.params[param].words != Some(Words::Raised) {
             return None;
         }
         let form = self.known.form(index?);
@@ -73,7 +73,7 @@ impl Walk<'_> {
         };
         let number = self.number(Of::Arrival, own);
         self.words[number].digit = digit;
-        let role = self.role.map(|(number, _)| number);
+        let role = self.role_number();
         self.seen.values_mut().for_each(|seen| seen.arrive(number, role));
         self.arrivals.extend(results.iter().map(|&result| (result, number)));
     }

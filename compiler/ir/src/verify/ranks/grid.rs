@@ -4,8 +4,9 @@
 //! and that CTAs are on the device at once. Guarantees that in launch t each
 //! CTA raises a word once, before it waits for it, outside of loops and choices, and waits until all that share the word
 //! have raised it t + 1 times. So what a CTA did before a meeting and its signal comes before what those who share the word
-//! do behind their wait, and nobody waits for ever: the first wait that has not ended is for signals that all have passed.
-//! Which accesses that orders, the pass over buffers says.
+//! do behind their wait. Any role may signal or wait; a signal never comes behind a wait for it, in its role or by what
+//! another role gives it, so nobody waits for ever: of the waits that have not ended some one comes behind no other, and
+//! all its signals have passed. Which accesses that orders, the passes over buffers and roles say.
 
 use kernel_dsl::diag::{Code, Diagnostic, Sink};
 use kernel_dsl::source::Span;
@@ -135,9 +136,14 @@ impl Judge<'_, '_> {
                 "write `signal c[i] add 1 order release scope gpu;` before it, with the same index";
             return self.wrong(wait.span, "no signal raises this word", help, None);
         };
-        if signalled.number > at.number {
+        if signalled.number > at.number && !signalled.is_beside(at) {
             let label = "every CTA waits here before any has signalled";
             return self.wrong(wait.span, label, "signal before the wait", Some(signal.span));
+        }
+        if self.survey.may_be_behind(signalled, at) {
+            let label = "its signal may stand behind what another role gives when it has waited";
+            let help = "signal ahead of all that waits for that role";
+            return self.wrong(wait.span, label, help, Some(signal.span));
         }
         let Some(all) = self.shared_by(&form) else { return self.unknown(wait.span) };
         let total = all * i128::from(signal.add);
