@@ -3,7 +3,8 @@
 //! Every CTA of every rank is a part that takes turns with the others, so that one may wait for another. Launches of a
 //! rank follow each other as in a stream; ranks run at their own pace, and one may be a launch ahead of another.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use kernel_abi::Access;
 use kernel_dsl::source::Span;
@@ -14,7 +15,7 @@ use crate::cluster::{Cluster, Member};
 use crate::counters::Trace;
 use crate::error::{EmuError, ErrorKind};
 use crate::fabric::{self, Between, Fabric, Party};
-use crate::grid::{self, Ended, Meets};
+use crate::grid::{self, Clusters, Ended, Meets};
 use crate::launch;
 use crate::memory::{Argument, Memory};
 use crate::options::Options;
@@ -43,6 +44,31 @@ struct Stage {
     ended: Mutex<Vec<(usize, Ended)>>,
 }
 
+/// A cluster of a launch of a rank: the rank, the launch and the number of the cluster.
+type ClusterKey = (usize, usize, usize);
+
+/// Clusters of which some CTA has begun and some has not.
+struct Begun<S>(Mutex<BTreeMap<ClusterKey, (Arc<Cluster<S>>, usize)>>);
+
+impl<S> Begun<S> {
+    /// The cluster to which one more CTA comes.
+    fn come(
+        &self,
+        key: ClusterKey,
+        size: usize,
+        make: impl FnOnce() -> Cluster<S>,
+    ) -> Arc<Cluster<S>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (cluster, come) = all.entry(key).or_insert_with(|| (Arc::new(make()), 0));
+        *come += 1;
+        let (cluster, is_whole) = (Arc::clone(cluster), *come == size);
+        if is_whole {
+            all.remove(&key);
+        }
+        cluster
+    }
+}
+
 /// Runs `run` for each CTA of each launch of each rank; `memories` has one entry a rank and gets what the last launch
 /// left. A run that fails leaves all but the number of the rank as it was.
 pub(crate) fn run<S: Send>(
@@ -69,6 +95,7 @@ pub(crate) fn run<S: Send>(
         set_rank(params, memory, rank);
         launch::check(params, memory)?;
     }
+    check_extents(params, memories)?;
     for memory in memories.iter() {
         fabric::check_zero(params, memory)?;
     }
@@ -86,9 +113,15 @@ pub(crate) fn run<S: Send>(
         })
         .collect();
 
+    let clusters = Clusters::new(launch);
+    let size = launch.cluster_size().max(1) as usize;
+    // The CTAs of a cluster follow each other.
+    let place = |part: usize| (part / ctas, part % ctas / size, part % size);
+    let begun = Begun(Mutex::default());
     let part = |seat: &turns::Seat<'_>, part: usize| -> Result<Vec<Trace>, EmuError> {
-        let (rank, cta) = (part / ctas, part % ctas);
-        let position = grid::position(launch.grid, cta);
+        let (rank, group, member) = place(part);
+        let position = clusters.ctas(group)[member];
+        let cta = clusters.number(position);
         let mut finished = Vec::new();
         for number in 0..launches {
             let stage = &stages[rank][number];
@@ -104,8 +137,11 @@ pub(crate) fn run<S: Send>(
             let launched = Launched::new(params, memory, &extents, launch, options)
                 .among(party)
                 .recorded(recorder);
-            let cluster = Cluster::new(vec![position], &shared);
-            let ended = run(position, launched, Member::start(&cluster, seat, 0))?;
+            let make = || Cluster::new(clusters.ctas(group), &shared);
+            let cluster = begun.come((rank, number, group), size, make);
+            let member = Member::start(&cluster, seat, member);
+            let ended = run(position, launched, member)?;
+            member.end();
             let mut all = stage.ended.lock().unwrap_or_else(PoisonError::into_inner);
             all.push((cta, ended));
             if all.len() == ctas {
@@ -128,7 +164,8 @@ pub(crate) fn run<S: Send>(
         Ok(finished)
     };
     let finished = turns::run(world * ctas, options.schedule, part).map_err(|(part, error)| {
-        error.in_cta(grid::position(launch.grid, part % ctas)).on_rank(part / ctas)
+        let (rank, group, member) = place(part);
+        error.in_cta(clusters.ctas(group)[member]).on_rank(rank)
     })?;
     let mut traces: Vec<Trace> = (0..world).map(|_| Trace::default()).collect();
     for (part, finished) in finished.into_iter().enumerate() {
@@ -143,6 +180,27 @@ pub(crate) fn run<S: Send>(
         launch::check_promises(params, memory)?;
     }
     Ok(traces)
+}
+
+/// Refuses memory of ranks that has other extents on one rank than on another: each proves its accesses with its own.
+fn check_extents(params: &IndexVec<ParamId, Param>, memories: &[Memory]) -> Result<(), EmuError> {
+    let Some((first, others)) = memories.split_first() else { return Ok(()) };
+    let wanted = launch::check_arguments(params, first)?;
+    for (rank, memory) in (1..).zip(others) {
+        let found = launch::check_arguments(params, memory)?;
+        let of_ranks = params.iter_enumerated().filter(|(_, param)| param.access == Access::Peer);
+        for (id, param) in of_ranks {
+            let (wanted, found) = (&wanted[id], &found[id]);
+            if found != wanted {
+                let message = format!(
+                    "`{}` has the extents {wanted:?} on rank 0 and {found:?} on rank {rank}, slots of the ring first",
+                    param.name
+                );
+                return Err(EmuError::new(ErrorKind::Argument, param.span, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Tells a memory which rank it is of.

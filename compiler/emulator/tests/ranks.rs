@@ -140,3 +140,29 @@ fn a_rank_with_another_epoch_reads_nothing() {
         assert_eq!((error.kind, error.detail.rank), (ErrorKind::Poison, Some(0)));
     });
 }
+
+#[test]
+fn ranks_agree_on_the_rows_of_their_memory() {
+    const ROWS: &str = include_str!("../../../tests/suite/ops/ranks/extents.tile");
+    let built = build(ROWS, &[("WORLD", 2)]);
+    let params = &built.kernel.params;
+    let n = Memory::find(params, "n").unwrap();
+    both(&built, |run| {
+        for (rows, agree) in [([5, 5], true), ([5, 3], false), ([0, 1], false)] {
+            let mut memories = vec![Memory::new(params); 2];
+            for (memory, rows) in memories.iter_mut().zip(rows) {
+                memory.set_scalar(n, params[n].dtype, rows);
+            }
+            fill_ranks(params, &mut memories, 1).unwrap();
+            let found = run(&mut memories, 2, &options(0));
+            match found {
+                Ok(()) => assert!(agree, "{rows:?}"),
+                Err(error) => {
+                    assert!(!agree, "{error}");
+                    assert_eq!(error.kind, ErrorKind::Argument);
+                    assert!(error.message.contains("`inbox` has the extents [2, "), "{error}");
+                }
+            }
+        }
+    });
+}

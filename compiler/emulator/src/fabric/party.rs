@@ -128,10 +128,10 @@ impl<'m> Party<'m> {
         }
     }
 
-    /// The number of a CTA of the grid, x fastest.
+    /// The number of a CTA among those of all ranks, x fastest.
     fn number(&self, [i, j, k]: [u32; 3]) -> usize {
         let [x, y, _] = self.grid.map(|extent| extent as usize);
-        i as usize + x * (j as usize + y * k as usize)
+        self.rank * self.fabric.ctas + i as usize + x * (j as usize + y * k as usize)
     }
 
     /// Notes an access of an element of a rank; `then` gets what it holds, and may change it.

@@ -169,7 +169,8 @@ impl<'a> Lower<'a> {
         let inbox = self.inbox(&buffer);
         let place = match inbox {
             Some(param) => {
-                let (storage, slot) = self.inbox_place(param, reference, defined)?;
+                let (storage, slot) =
+                    self.inbox_place(param, buffer.instance, reference, defined)?;
                 (storage, Some(slot))
             }
             None => (self.storage(&buffer, reference, defined)?, None),

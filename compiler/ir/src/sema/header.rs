@@ -382,8 +382,10 @@ impl<'a> Lower<'a> {
             shape.push(self.extent(dim, at)?);
         }
         if matches!(self.kernel.params[id].access, Access::Peer | Access::Multicast) {
-            if shape.iter().any(|extent| matches!(extent, Extent::Scalar(_))) {
-                return Err(self.not_built(buffer.ty.span, "run-time extents of symmetric memory"));
+            let is_data = self.kernel.params[id].is_inbox();
+            if !is_data && shape.iter().any(|extent| matches!(extent, Extent::Scalar(_))) {
+                let what = "run-time extents of flags and of multicast addresses";
+                return Err(self.not_built(buffer.ty.span, what));
             }
             if !self.kernel.params[id].is_flag() {
                 shape = ranks::slots(self, buffer, shape)?;
@@ -399,12 +401,14 @@ impl<'a> Lower<'a> {
                     self.kernel.params[id].stored = Some(layout);
                     axes
                 }
-                None => self.row_major(&shape, buffer.ty.span)?,
+                None => match shape.as_slice() {
+                    [slots, rows @ Extent::Scalar(_), inner @ ..] => {
+                        self.slots_inside(*slots, *rows, inner, buffer.ty.span)?
+                    }
+                    _ => self.row_major(&shape, buffer.ty.span)?,
+                },
             };
-            let entity = Entity::Buffer(scope::Buffer {
-                memory: scope::Memory::Param(id),
-                axes: axes.into(),
-            });
+            let entity = Entity::Buffer(scope::Buffer::new(scope::Memory::Param(id), axes.into()));
             self.frame.define(&buffer.name, entity);
         }
         self.kernel.params[id].shape = shape;
@@ -462,6 +466,22 @@ impl<'a> Lower<'a> {
             .iter_enumerated()
             .find(|(_, p)| p.name == name.text && p.access == Access::Scalar)?;
         Some(id)
+    }
+
+    /// The axes of memory of ranks with as many rows as a scalar says: strides are constant, so the slots of the ring lie
+    /// side by side within each row.
+    fn slots_inside(
+        &mut self,
+        slots: Extent,
+        rows: Extent,
+        inner: &[Extent],
+        span: Span,
+    ) -> Outcome<Vec<ViewAxis>> {
+        let in_memory: Vec<Extent> =
+            [rows, slots].into_iter().chain(inner.iter().copied()).collect();
+        let mut axes = self.row_major(&in_memory, span)?;
+        axes.swap(0, 1);
+        Ok(axes)
     }
 
     /// The axes of a buffer in memory order.

@@ -85,15 +85,18 @@ impl<'a> Lower<'a> {
         if let ExprKind::Index(..) = e.kind {
             return Err(self.not_built(e.span, "a slice of a buffer as an argument"));
         }
-        let (buffer, reference, _) = self.named_buffer(e)?;
+        let (buffer, reference, defined) = self.named_buffer(e)?;
         if let Memory::Param(param) = buffer.memory
             && self.kernel.params[param].access == kernel_abi::Access::Peer
         {
             return match reference.at.first() {
                 None => Ok(Argument::Buffer(buffer, param)),
-                Some(at) => {
-                    Err(self.not_built(at.span, "memory of one rank or one slot as an argument"))
+                Some(_) if self.kernel.params[param].is_inbox() => {
+                    let instance =
+                        self.inbox_instance(param, buffer.instance, reference, defined)?;
+                    Ok(Argument::Buffer(Buffer { instance, ..buffer }, param))
                 }
+                Some(at) => Err(self.not_built(at.span, "flags of one rank as an argument")),
             };
         }
         let (buffer, reference, defined) = self.buffer(e)?;

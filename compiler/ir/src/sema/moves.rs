@@ -12,13 +12,17 @@ use kernel_dsl::source::Span;
 use super::access::{Slice, const_int};
 use super::builtins;
 use super::constants::Const;
-use super::lower::Lower;
+use super::lower::{Lower, Shared};
 use super::mistakes::{not_assignable, read_only, word_mistake};
 use super::operands::{Operand, Tile, describe};
 use super::ranks;
 use super::report::{Outcome, Refused};
 use super::scope::{Entity, Frag, RangeLimit};
-use crate::kernel::{AxisIndex, CachePolicy, Evict, Op, PrefetchRange, StmtKind, Storage};
+use crate::kernel::{
+    AxisIndex, CachePolicy, Evict, Extent, Literal, Op, ParamId, PrefetchRange, StmtKind, Storage,
+    ValueId, ViewAxis,
+};
+use crate::ops::BinaryOp;
 
 /// Bytes of the line that one prefetch brings in.
 const LINE_BYTES: u64 = 128;
@@ -379,26 +383,20 @@ impl<'a> Lower<'a> {
             if let ExprKind::Range(range) = &at.kind {
                 let range = self.range(range, at.span)?;
                 if let (RangeLimit::End(end), None) = (&range.end, &range.until) {
-                    let (buffer, dtype) = self.flat(base)?;
-                    if dtype.is_none() {
+                    let flat = self.flat(base)?;
+                    if flat.dtype.is_none() {
                         return Ok(());
                     }
                     let what = "a bound of a prefetch";
                     let start = self.scalar(range.start, DType::I32, what, *index_span)?;
                     let end = self.scalar(end.clone(), DType::I32, what, *index_span)?;
-                    let what = PrefetchRange::Elements { param: buffer, start, end };
-                    return self.emit(StmtKind::Prefetch { what, evict }, span);
+                    return self.prefetch_elements(&flat, [start, end], evict, span);
                 }
             }
         }
         let slice = self.slice(&mv.source, span)?;
         if slice.storage.is_of_ranks() {
-            return Err(self.error(ranks::misuse(
-                "a prefetch from another rank",
-                mv.source.span,
-                "each rank brings in its own memory",
-                "write `prefetch.l2 x@t[…];`",
-            )));
+            return Err(self.error(prefetch_of_others(mv.source.span)));
         }
         if let Some((tile, _)) = slice.storage.tile() {
             let declared = self.kernel.smem[tile].span;
@@ -416,22 +414,35 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// A buffer of one axis in memory order; no element type when it has no elements.
-    fn flat(&mut self, base: &'a Expr) -> Outcome<(crate::kernel::ParamId, Option<DType>)> {
+    /// A buffer of one axis in memory order, or a slot of memory of ranks that is one.
+    fn flat(&mut self, base: &'a Expr) -> Outcome<Flat> {
         let (buffer, reference, defined) = self.buffer(base)?;
-        if self.inbox(&buffer).is_some() {
-            return Err(
-                self.not_built(base.span, "a prefetch of a run-time range of symmetric memory")
-            );
+        let inbox = self.inbox(&buffer);
+        let (storage, slot) = match inbox {
+            Some(param) => {
+                let (storage, slot) =
+                    self.inbox_place(param, buffer.instance, reference, defined)?;
+                (storage, Some(slot))
+            }
+            None => (self.storage(&buffer, reference, defined)?, None),
+        };
+        if storage.is_of_ranks() {
+            return Err(self.error(prefetch_of_others(base.span)));
         }
-        let Some(id) = self.storage(&buffer, reference, defined)?.param() else {
+        let Some(id) = storage.param() else {
             return Err(self.error(prefetch_of_shared(base.span, defined)));
         };
         let param = &self.kernel.params[id];
         let dtype = param.dtype;
-        let plain = match &*buffer.axes {
+        let axes = &buffer.axes[usize::from(slot.is_some()).min(buffer.axes.len())..];
+        let plain = match axes {
             [axis] => axis.digits.len() == 1 && axis.digits[0].stride <= 1,
             _ => false,
+        };
+        // Where the slots lie within rows, those of one are not together.
+        let slot = match (slot, axes) {
+            (Some(slot), [ViewAxis { extent: Extent::Const(len), .. }]) => Some((slot, *len)),
+            (_, _) => None,
         };
         let empty = param.const_len() == Some(0);
         if !plain {
@@ -442,7 +453,7 @@ impl<'a> Lower<'a> {
                     .help("merge the axes: `view flat = x by \"a b -> (a b)\";`"),
             ));
         }
-        Ok((id, (!empty).then_some(dtype)))
+        Ok(Flat { param: id, dtype: (!empty).then_some(dtype), slot })
     }
 
     /// `prefetch.l2 w[share(i, of, n)];`: the i-th of `of` nearly equal ranges of 0..n, in lines. With
@@ -458,8 +469,8 @@ impl<'a> Lower<'a> {
         let Some(form) = builtins::find("share") else { return Err(Refused) };
         let args = builtins::arrange(form, call, at).map_err(|wrong| self.error(wrong))?;
         let [(i, i_at), (of, of_at), (n, n_at)] = self.operands(&args)?;
-        let (param, dtype) = self.flat(base)?;
-        let Some(dtype) = dtype else { return Ok(()) };
+        let flat = self.flat(base)?;
+        let Some(dtype) = flat.dtype else { return Ok(()) };
         if const_int(&n) == Some(0) {
             return Ok(());
         }
@@ -493,9 +504,50 @@ impl<'a> Lower<'a> {
             bounds.push(self.scalar(bound, DType::I32, "a bound of a prefetch", at)?);
         }
         let [start, end] = bounds[..] else { return Err(Refused) };
-        let what = PrefetchRange::Elements { param, start, end };
+        self.prefetch_elements(&flat, [start, end], evict, span)
+    }
+
+    /// Brings in elements of a buffer, those of a slot behind the slots before it.
+    fn prefetch_elements(
+        &mut self,
+        flat: &Flat,
+        bounds: [ValueId; 2],
+        evict: Option<Evict>,
+        span: Span,
+    ) -> Outcome<()> {
+        let [mut start, mut end] = bounds;
+        if let Some((slot, len)) = flat.slot {
+            let len = self.shared(Shared::Const(Literal::Int(i64::from(len))), DType::I32, span)?;
+            let op = Op::Binary { op: BinaryOp::Mul, a: slot, b: len };
+            let first = self.define(op, DType::I32, Vec::new(), span)?;
+            for bound in [&mut start, &mut end] {
+                let (Some(a), b) = (first.id(), *bound) else { return Err(Refused) };
+                let op = Op::Binary { op: BinaryOp::Add, a, b };
+                *bound = self.define(op, DType::I32, Vec::new(), span)?.id().ok_or(Refused)?;
+            }
+        }
+        let what = PrefetchRange::Elements { param: flat.param, start, end };
         self.emit(StmtKind::Prefetch { what, evict }, span)
     }
+}
+
+/// A buffer whose elements have numbers.
+struct Flat {
+    param: ParamId,
+    /// None where there are no elements.
+    dtype: Option<DType>,
+    /// Of memory of ranks the slot, and the elements of each.
+    slot: Option<(ValueId, u32)>,
+}
+
+/// The finding for a prefetch of memory of another rank.
+fn prefetch_of_others(at: Span) -> Diagnostic {
+    ranks::misuse(
+        "a prefetch from another rank",
+        at,
+        "each rank brings in its own memory",
+        "write `prefetch.l2 x@t[…];`",
+    )
 }
 
 /// The finding for a prefetch of what is on the chip.

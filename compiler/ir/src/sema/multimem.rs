@@ -97,7 +97,7 @@ impl<'a> Lower<'a> {
         if let Some(at) = reference.at.iter().find(of_rank) {
             return Err(self.error(misuse(at.span, "this is the memory of all ranks at once")));
         }
-        let (_, slot) = self.inbox_place(memory, reference, defined)?;
+        let (_, slot) = self.inbox_place(memory, buffer.instance, reference, defined)?;
         let storage = Storage::Multicast(memory, fold);
         let slice =
             self.slice_in(e, indices, (buffer, base.span, defined), (storage, Some(slot)), whole)?;

@@ -13,7 +13,7 @@ use super::lower::{Lower, Shared};
 use super::mistakes::{ring_without_slot, slot_without_ring, word_mistake};
 use super::operands::{Operand, Tile};
 use super::report::{Outcome, Refused};
-use super::scope::{Buffer, Entity, Memory};
+use super::scope::{Buffer, Entity, Instance, Memory, OfRank};
 use crate::kernel::{
     self, Contract, ContractBound, Extent, Literal, MAX_WORLD, Op, Param, ParamId, RANK, StmtKind,
     Storage, ValueId,
@@ -36,9 +36,6 @@ impl<'a> Lower<'a> {
             Some(e) => return Err(self.error(resident_mistake(e.span))),
         };
         let Some(e) = launch.get(LaunchKey::World) else { return Ok((None, resident)) };
-        if launch.get(LaunchKey::Cluster).is_some() {
-            return Err(self.not_built(e.span, "clusters in a kernel over several ranks"));
-        }
         let world = self.const_extent(e, "the number of ranks", 1, i64::from(MAX_WORLD))?;
         Ok((Some(world), resident))
     }
@@ -103,15 +100,53 @@ impl<'a> Lower<'a> {
     pub(super) fn inbox_place(
         &mut self,
         param: ParamId,
+        named: Instance,
         reference: &'a Ref,
         defined: Span,
     ) -> Outcome<(Storage, ValueId)> {
         let name = reference.path.text();
+        let Instance { rank, slot } = self.inbox_instance(param, named, reference, defined)?;
+        let slot = match (slot, self.slots_of(param)) {
+            (Some(slot), _) => slot,
+            (None, 1) => self.shared(Shared::Const(Literal::Int(0)), DType::I32, defined)?,
+            (None, _) => {
+                return Err(self.error(ring_without_slot(&name, reference.path.span, defined)));
+            }
+        };
+        let storage = match rank {
+            None => Storage::Buffer(param),
+            Some(OfRank::Each) => Storage::Peers(param),
+            Some(OfRank::One(rank)) => Storage::Peer(param, rank),
+        };
+        Ok((storage, slot))
+    }
+
+    /// The slots of the ring of memory of ranks.
+    fn slots_of(&self, param: ParamId) -> i64 {
+        match self.kernel.params[param].shape.first() {
+            Some(Extent::Const(slots)) => i64::from(*slots),
+            Some(Extent::Scalar(_)) | None => 1,
+        }
+    }
+
+    /// The rank and the slot that `x`, `x@t` or `x@peer(p)@t` names, beside what is named already.
+    pub(super) fn inbox_instance(
+        &mut self,
+        param: ParamId,
+        named: Instance,
+        reference: &'a Ref,
+        defined: Span,
+    ) -> Outcome<Instance> {
+        let name = reference.path.text();
         let (mut rank, mut slot) = (None, None);
         for at in &reference.at {
             match &at.kind {
-                InstanceKind::Peer(e) if rank.is_none() => rank = Some(&**e),
-                InstanceKind::Slot(e) if slot.is_none() => slot = Some((at.span, &**e)),
+                InstanceKind::Peer(e) if rank.is_none() && named.rank.is_none() => {
+                    rank = Some(&**e);
+                }
+                InstanceKind::Slot(e) if slot.is_none() && named.slot.is_none() => {
+                    slot = Some((at.span, &**e));
+                }
                 InstanceKind::AllPeers => {
                     return Err(self.error(misuse(
                         "`@peer(*)` of data",
@@ -133,31 +168,23 @@ impl<'a> Lower<'a> {
                 }
             }
         }
-        let slots = match self.kernel.params[param].shape.first() {
-            Some(Extent::Const(slots)) => i64::from(*slots),
-            Some(Extent::Scalar(_)) | None => 1,
-        };
+        let slots = self.slots_of(param);
         let slot = match slot {
             Some((at, _)) if slots == 1 => {
                 return Err(self.error(slot_without_ring(&name, at, defined)));
             }
-            None if slots > 1 => {
-                return Err(self.error(ring_without_slot(&name, reference.path.span, defined)));
-            }
-            None => self.shared(Shared::Const(Literal::Int(0)), DType::I32, defined)?,
-            Some((_, e)) => self.slot_of_ring(e, slots)?,
+            Some((_, e)) => Some(self.slot_of_ring(e, slots)?),
+            None => named.slot,
         };
-        match rank {
-            None => Ok((Storage::Buffer(param), slot)),
+        let rank = match rank {
+            Some(Expr { kind: ExprKind::Each, .. }) => Some(OfRank::Each),
             Some(e) => {
-                if let ExprKind::Each = e.kind {
-                    return Ok((Storage::Peers(param), slot));
-                }
                 let operand = self.expr(e)?;
-                let rank = self.scalar(operand, DType::I32, "a rank", e.span)?;
-                Ok((Storage::Peer(param, rank), slot))
+                Some(OfRank::One(self.scalar(operand, DType::I32, "a rank", e.span)?))
             }
-        }
+            None => named.rank,
+        };
+        Ok(Instance { rank, slot })
     }
 
     /// `t` modulo a power of two.

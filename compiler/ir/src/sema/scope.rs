@@ -9,7 +9,7 @@ use kernel_dsl::source::Span;
 
 use super::constants::Const;
 use super::operands::{Operand, Tile};
-use crate::kernel::{ParamId, SmemId, TensorAtom, VarId, ViewAxis, WgmmaAtom};
+use crate::kernel::{ParamId, SmemId, TensorAtom, ValueId, VarId, ViewAxis, WgmmaAtom};
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
@@ -68,6 +68,28 @@ pub(super) struct Frag {
 pub(super) struct Buffer {
     pub(super) memory: Memory,
     pub(super) axes: Rc<[ViewAxis]>,
+    /// Of memory of ranks what an argument has named already.
+    pub(super) instance: Instance,
+}
+
+impl Buffer {
+    pub(super) fn new(memory: Memory, axes: Rc<[ViewAxis]>) -> Buffer {
+        Buffer { memory, axes, instance: Instance::default() }
+    }
+}
+
+/// The rank and the slot of memory of ranks, as far as they are named.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Instance {
+    pub(super) rank: Option<OfRank>,
+    pub(super) slot: Option<ValueId>,
+}
+
+/// Whose memory it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum OfRank {
+    One(ValueId),
+    Each,
 }
 
 /// What a buffer entity lies in.

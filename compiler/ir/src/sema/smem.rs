@@ -73,7 +73,7 @@ impl<'a> Lower<'a> {
             span: tile.name.span,
         });
         let memory = Memory::Smem { tile: id, ringed: tile.ring.is_some() };
-        self.frame.define(&tile.name, Entity::Buffer(Buffer { memory, axes: axes.into() }));
+        self.frame.define(&tile.name, Entity::Buffer(Buffer::new(memory, axes.into())));
         Ok(())
     }
 }

@@ -97,7 +97,7 @@ impl<'a> Lower<'a> {
             return Err(self.unknown(&name.text, name.span));
         };
         let (defined, entity) = (named.span, named.entity.clone());
-        let Entity::Buffer(Buffer { memory, axes }) = entity else {
+        let Entity::Buffer(Buffer { memory, axes, instance: _ }) = entity else {
             return Err(match entity {
                 Entity::Refused => Refused,
                 Entity::Const(_)

@@ -97,7 +97,7 @@ impl<'a> Lower<'a> {
         });
         let memory = Memory::Smem { tile: id, ringed: tile.ring.is_some() };
         let axes = axes.to_vec().into();
-        self.frame.define(&tile.name, Entity::Buffer(Buffer { memory, axes }));
+        self.frame.define(&tile.name, Entity::Buffer(Buffer::new(memory, axes)));
         Ok(())
     }
 

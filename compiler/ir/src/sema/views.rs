@@ -37,7 +37,7 @@ impl<'a> Lower<'a> {
         let axes = relabel(rest, &view.spec.value, &sizes)
             .map_err(|refused| self.view_mistake(&refused, view.spec.span, view.source.span))?;
         let axes = slots.iter().chain(axes.iter()).cloned().collect();
-        Ok(Buffer { memory: buffer.memory, axes })
+        Ok(Buffer { axes, ..buffer })
     }
 
     fn view_mistake(

@@ -24,7 +24,7 @@ impl<'p> Checker<'p> {
                     let Some(signature) = self.signatures.get(kernel) else { continue };
                     self.world(node, kernel, signature, args);
                     for (param, buffer) in self.buffers_of(kernel, args) {
-                        self.memory_of_ranks(node, kernel, param, buffer);
+                        self.memory_of_ranks(node, kernel, args, (param, buffer));
                     }
                 }
                 NodeOp::AllReduce { src, dst }
@@ -88,8 +88,8 @@ impl<'p> Checker<'p> {
         &mut self,
         node: &Node,
         kernel: &KernelKey,
-        param: &ParamSpec,
-        buffer: BufferId,
+        args: &[Argument],
+        (param, buffer): (&ParamSpec, BufferId),
     ) {
         let described = self.buffer(buffer);
         let is_symmetric = described.role == BufferRole::Symmetric;
@@ -116,11 +116,15 @@ impl<'p> Checker<'p> {
         }
         let extent = |extent: &ExtentSpec| match extent {
             ExtentSpec::Const(extent) => Some(*extent),
-            ExtentSpec::Scalar(_) => None,
+            // Each rank proves with its own what it stores to another one.
+            ExtentSpec::Scalar(name) => integers(args, name)
+                .filter(|(least, greatest)| least == greatest)
+                .and_then(|(value, _)| u64::try_from(value).ok()),
         };
         let shape: Option<Vec<u64>> = param.shape.iter().map(extent).collect();
         if shape.as_ref() != Some(&described.shape) {
-            let shape = shape.map_or("no constant".to_owned(), |shape| format!("{shape:?}"));
+            let shape =
+                shape.map_or("not the same on every rank".to_owned(), |shape| format!("{shape:?}"));
             let message = format!(
                 "`{}` of {kernel} is {shape}, slots of the ring first, and `{}` is {:?} on every rank; all who touch memory \
                  of ranks agree on its shape",

@@ -144,6 +144,30 @@ fn all_agree_on_the_shape_of_memory_of_ranks() {
 }
 
 #[test]
+fn all_agree_on_the_rows_of_memory_of_ranks() {
+    let mut kernels = kernels();
+    let rows = || ExtentSpec::Scalar("rows".to_owned());
+    let push = kernels.get_mut(&key("push")).unwrap();
+    push.params[2].shape = vec![ExtentSpec::Const(2), rows(), ExtentSpec::Const(4)];
+    push.params.push(ParamSpec { dtype: DType::I32, ..param("rows", Value, &[]) });
+    let found = |rows: [i32; 2]| {
+        let mut r = Ranks::new();
+        let seq = r.seq;
+        let numbers = [0, 1].map(Scalar::I32).to_vec();
+        let rows = rows.map(Scalar::I32).to_vec();
+        r.begin("first", "push", seq).scalars("rank", numbers).scalars("rows", rows).add();
+        let checked = r.builder.finish().check(kernels.clone());
+        checked.err().unwrap_or_default().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(found([2, 2]), [""; 0]);
+    // On one of them fewer rows, or on both.
+    for rows in [[2, 1], [1, 1]] {
+        let found = found(rows);
+        assert!(found.iter().any(|finding| finding.contains("P0113: first: `inbox`")), "{found:?}");
+    }
+}
+
+#[test]
 fn memory_of_ranks_is_touched_by_kernels_that_say_so() {
     let mut r = Ranks::new();
     let (ready, inbox, y) = (r.ready, r.inbox, r.y);
