@@ -132,6 +132,8 @@ pub(super) struct Lower<'a> {
     depth: usize,
     /// The role whose statements are read.
     pub(super) role: Option<RoleId>,
+    /// The role that is a kernel without roles.
+    pub(super) whole: Option<RoleId>,
     /// Pipelines and barriers.
     pub(super) pipes: Pipes<'a>,
     /// Room for so many records of events, where they are asked for.
@@ -184,6 +186,7 @@ impl<'a> Lower<'a> {
             steps: 0,
             depth: 0,
             role: None,
+            whole: None,
             pipes: Pipes::default(),
             records: None,
             stopped: false,
@@ -200,7 +203,7 @@ impl<'a> Lower<'a> {
         launch.and(params)?;
         self.rank_param(kernel)?;
         self.records = bindings.records();
-        self.statements(&kernel.body);
+        self.body(kernel)?;
         self.trace_param()?;
         self.connect();
         if self.report.has_errors() {

@@ -648,7 +648,11 @@ impl<'a> Lower<'a> {
             ));
         };
         if self.role.is_none() {
-            return Err(self.not_built(span, "`copy.st_async` outside of roles"));
+            return Err(self.error(
+                Diagnostic::error(Code::E0154, "`copy.st_async` outside of roles")
+                    .label(span, "no role sends this")
+                    .help("put it into a role; in a kernel without roles let the barrier go to all warps: `scope cluster to all`"),
+            ));
         }
         let value = self.expr(&mv.source);
         let slice = self.slice(dest, dest.span);

@@ -12,7 +12,42 @@ use crate::kernel::{MAX_ROLES, Role, StmtKind};
 use crate::target::Target;
 use kernel_abi::DType;
 
+/// What a kernel without roles is called at the ends of barriers.
+const ALL: &str = "all";
+
 impl<'a> Lower<'a> {
+    /// The statements of a kernel. One without roles whose barriers name `all` is one role: all warps, from behind the last
+    /// thing that is declared for them.
+    pub(super) fn body(&mut self, kernel: &'a ast::Kernel) -> Outcome<()> {
+        let stmts = kernel.body.stmts.as_slice();
+        let has_role = stmts.iter().any(|stmt| matches!(stmt.kind, ast::StmtKind::Role(_)));
+        if has_role || !stmts.iter().any(names_all) {
+            self.statements(&kernel.body);
+            return Ok(());
+        }
+        let begin = stmts.iter().rposition(is_for_all).map_or(0, |last| last + 1);
+        let (before, rest) = stmts.split_at(begin);
+        self.list(before);
+        let role = self.kernel.roles.push(Role {
+            name: ALL.to_owned(),
+            first: 0,
+            warps: self.kernel.launch.warps,
+            elect: false,
+            registers: None,
+            span: kernel.header_span,
+        });
+        let outer = self.frame.enter_role();
+        (self.role, self.whole) = (Some(role), Some(role));
+        let body = self.block_of(|s| {
+            s.frame.open();
+            s.list(rest);
+            s.frame.close();
+        });
+        self.role = None;
+        self.frame.leave_role(outer);
+        self.emit(StmtKind::Role { role, body }, kernel.header_span)
+    }
+
     /// `role NAME: warps a..b elect one { … }`
     pub(super) fn role(&mut self, ast: &'a ast::Role, span: Span) -> Outcome<()> {
         if !self.is_top() || self.role.is_some() || !self.calls.is_empty() {
@@ -106,6 +141,12 @@ impl<'a> Lower<'a> {
         match (target, self.role) {
             (SyncTarget::All, None) => self.emit(StmtKind::Sync, span),
             (SyncTarget::Cluster, None) => self.emit(StmtKind::SyncCluster, span),
+            (SyncTarget::All, Some(role)) if self.whole == Some(role) => {
+                self.emit(StmtKind::SyncRole, span)
+            }
+            (SyncTarget::Cluster, Some(role)) if self.whole == Some(role) => {
+                Err(self.not_built(span, "`sync cluster` where barriers are those of all warps"))
+            }
             (SyncTarget::Role(name), Some(role)) if self.kernel.roles[role].name == name.text => {
                 if self.elected().is_some() {
                     return Err(self.error(
@@ -184,5 +225,24 @@ impl<'a> Lower<'a> {
         .secondary(role.span, "this role says `elect one`")
         .help("remove `elect one`");
         Err(self.error(diagnostic))
+    }
+}
+
+/// True for a barrier or a pipeline with all warps at an end.
+fn names_all(stmt: &ast::Stmt) -> bool {
+    let ends = |edge: &ast::Edge| edge.from.iter().chain(&edge.to).any(|name| name.text == ALL);
+    match &stmt.kind {
+        ast::StmtKind::Barrier(barrier) => ends(&barrier.edge),
+        ast::StmtKind::Pipeline(pipeline) => ends(&pipeline.full) || ends(&pipeline.empty),
+        _ => false,
+    }
+}
+
+/// True for what is declared for all threads of the CTA.
+fn is_for_all(stmt: &ast::Stmt) -> bool {
+    match &stmt.kind {
+        ast::StmtKind::Barrier(_) | ast::StmtKind::Pipeline(_) => true,
+        ast::StmtKind::Tile(tile) => tile.space != ast::TileSpace::Frag,
+        _ => false,
     }
 }

@@ -32,7 +32,12 @@ impl<'a> Lower<'a> {
 
     /// The statements of a block; one that is refused does not keep the next from being read.
     pub(super) fn statements(&mut self, block: &'a Block) {
-        for stmt in &block.stmts {
+        self.list(&block.stmts);
+    }
+
+    /// The same of some of them.
+    pub(super) fn list(&mut self, stmts: &'a [Stmt]) {
+        for stmt in stmts {
             if self.is_stopped() {
                 return;
             }
