@@ -7,7 +7,8 @@
 //! their slices provably are; and one thread touches its own elements without `sync` where both accesses
 //! are spread alike. Roles run beside each other: what two of them touch, one of them writing, is apart, and `sync`
 //! stands between them and what all threads did before or do after. What an asynchronous copy fills is touched only after a `settle` and then a `sync`.
-//! What a product of a warpgroup reads is written, and its sums are used, only after a `settle` of its group.
+//! What a product of a warpgroup reads, in shared memory or in registers, is written, and its sums are used, only after a
+//! `settle` of its group.
 
 mod groups;
 mod landing;
@@ -89,6 +90,8 @@ struct Walk<'a> {
     idle: BTreeMap<Span, bool>,
     /// Each `settle` of products, and whether some round has found one for it.
     sums_settled: BTreeMap<(Span, VarId), bool>,
+    /// Values that are read from tiles which are assigned to.
+    read_from: BTreeMap<ValueId, (VarId, u32)>,
     /// Where the numbers of `settle` are found rather than checked.
     numbers: Option<Numbers>,
     /// Loops around the place.
@@ -115,6 +118,7 @@ impl<'a> Walk<'a> {
             settles: BTreeMap::new(),
             idle: BTreeMap::new(),
             sums_settled: BTreeMap::new(),
+            read_from: BTreeMap::new(),
             numbers,
             loops: Vec::new(),
             visits: MAX_VISITS,
@@ -165,10 +169,12 @@ impl<'a> Walk<'a> {
                 if let Op::ReadVar { var, slot } = op {
                     self.use_sums(stmt.span, *var, *slot, "read");
                 }
+                results.iter().for_each(|&value| self.make_value(stmt.span, value, op));
                 self.known.define(results, op, &self.facts);
             }
             StmtKind::SetVar { var, slot, .. } => {
                 self.use_sums(stmt.span, *var, *slot, "assigned");
+                self.assign_left(stmt.span, *var, *slot);
             }
             StmtKind::Warpgroup(op) => self.warpgroup(stmt, op),
             StmtKind::Tensor(op) => self.tensor(op),

@@ -1,4 +1,5 @@
-//! Products of a warpgroup that are under way: what they may still read, and which sums they may still change.
+//! Products of a warpgroup that are under way: what they may still read, in shared memory and in registers, and which sums
+//! they may still change.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::super::scalars::Form;
 use super::Walk;
 use super::landing::BackEdge;
 use super::state::{Kind, Touch};
-use crate::kernel::{BarrierId, Op, Stmt, StmtKind, VarId, Warpgroup, WarpgroupMma};
+use crate::kernel::{BarrierId, Op, Stmt, StmtKind, ValueId, VarId, Warpgroup, WarpgroupMma};
 
 /// More groups than any `settle` leaves in flight.
 const MAX_SINCE: u32 = 64;
@@ -44,12 +45,23 @@ pub(super) struct Products {
     reads: Vec<(Touch, Flight)>,
     /// What they add to.
     sums: BTreeMap<(VarId, u32), Flight>,
+    /// Their left operands in registers.
+    lefts: BTreeMap<ValueId, Left>,
+}
+
+/// A left operand in registers that a product may still read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Left {
+    flight: Flight,
+    /// The product was started in a round before.
+    is_earlier: bool,
 }
 
 impl PartialEq for Products {
     /// The order of reads does not matter.
     fn eq(&self, other: &Products) -> bool {
         self.sums == other.sums
+            && self.lefts == other.lefts
             && self.reads.len() == other.reads.len()
             && self.reads.iter().all(|read| other.reads.contains(read))
     }
@@ -62,7 +74,7 @@ impl Products {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.sums.is_empty() && self.reads.is_empty()
+        self.sums.is_empty() && self.reads.is_empty() && self.lefts.is_empty()
     }
 
     /// Reads under way.
@@ -80,6 +92,7 @@ impl Products {
     fn commit(&mut self) {
         self.reads.iter_mut().for_each(|(_, flight)| flight.commit());
         self.sums.values_mut().for_each(Flight::commit);
+        self.lefts.values_mut().for_each(|left| left.flight.commit());
     }
 
     /// The role comes to one more index of a pipeline.
@@ -97,6 +110,11 @@ impl Products {
         for (sums, flight) in other.sums {
             self.sums.entry(sums).and_modify(|known| known.join(flight)).or_insert(flight);
         }
+        for (value, left) in other.lefts {
+            let known = self.lefts.entry(value).or_insert(left);
+            known.flight.join(left.flight);
+            known.is_earlier |= left.is_earlier;
+        }
     }
 
     /// A back edge.
@@ -105,6 +123,7 @@ impl Products {
             touch.next_round(edge, false);
             self.add_read(touch, flight);
         }
+        self.lefts.values_mut().for_each(|left| left.is_earlier = true);
     }
 }
 
@@ -139,6 +158,53 @@ impl Walk<'_> {
             self.state.products.add_read(touch, flight);
         }
         self.state.products.sums.insert((mma.var, mma.slot), flight);
+        if let Some(value) = mma.left_value() {
+            let left = self.state.products.lefts.get(&value).copied();
+            if left.is_some_and(|left| left.is_earlier && left.flight.span == span) {
+                self.left_written(span, value, "this hands the same operand to registers again");
+            }
+            self.state.products.lefts.insert(value, Left { flight, is_earlier: false });
+        }
+    }
+
+    /// A value is made, maybe not for the first time: a loop makes it in the same registers in each round.
+    pub(super) fn make_value(&mut self, span: Span, value: ValueId, op: &Op) {
+        if let Op::ReadVar { var, slot } = op {
+            self.read_from.insert(value, (*var, *slot));
+        }
+        if self.state.products.lefts.contains_key(&value) {
+            self.left_written(span, value, "this makes the operand again, in the next round");
+        }
+    }
+
+    /// A tile of registers is assigned, which products may still read.
+    pub(super) fn assign_left(&mut self, span: Span, var: VarId, slot: u32) {
+        let is_read = |value: &&ValueId| self.read_from.get(value) == Some(&(var, slot));
+        if let Some(&value) = self.state.products.lefts.keys().find(is_read) {
+            self.left_written(span, value, "assigned here");
+        }
+    }
+
+    fn left_written(&mut self, span: Span, value: ValueId, why: &str) {
+        let Some(left) = self.state.products.lefts.get(&value).copied() else { return };
+        if !self.reported.insert((left.flight.span, span)) {
+            return;
+        }
+        let var = self.read_from.get(&value).map(|(var, _)| &self.kernel.vars[*var].name);
+        let name = var.map_or("a left operand in registers".to_owned(), |name| format!("`{name}`"));
+        let round = if left.is_earlier { ", in a round before" } else { "" };
+        self.sink.push(
+            Diagnostic::error(
+                Code::E0141,
+                format!("{name} is written while a product may still read it"),
+            )
+            .label(span, why)
+            .secondary(left.flight.span, format!("the product{round}: not settled on every path"))
+            .help(
+                "`settle` the sums before, so that the group of the product is complete; a loop that is unrolled has \
+                 registers for each round",
+            ),
+        );
     }
 
     fn settle_products(&mut self, span: Span, var: VarId, slot: u32, pending: u32) {
@@ -160,6 +226,7 @@ impl Walk<'_> {
             .into_iter()
             .partition(|(_, flight)| flight.is_complete(pending));
         products.reads = left;
+        products.lefts.retain(|_, left| !left.flight.is_complete(pending));
         if flight.is_some_and(|flight| flight.is_complete(pending)) {
             products.sums.remove(&(var, slot));
         }
