@@ -38,6 +38,7 @@ pub(crate) fn does(kernel: &Kernel, stmt: &Stmt, span: Span) -> String {
         }
         StmtKind::Tensor(Tensor::Mma(mma)) => named("product to", &mma.acc),
         StmtKind::Tensor(Tensor::Load { access, .. }) => named("load", access),
+        StmtKind::Tensor(Tensor::Store { access, .. }) => named("store", access),
         StmtKind::Prefetch { .. } => "prefetch".to_owned(),
         StmtKind::Advance { word: at } => word("advance", at.param),
         StmtKind::Assert { .. }

@@ -58,7 +58,7 @@ impl Survey<'_> {
             let of_ranks = self.known.param(signal.param).is_flag();
             awaited.is_some_and(|awaited| {
                 let (raised, awaited) = (self.known.form(raised), self.known.form(awaited));
-                !of_ranks && is_apart(&raised, &awaited, self.grid)
+                !of_ranks && is_apart(&self.known, &raised, &awaited, self.grid)
             })
         });
         signal.param == wait.param && !is_other
