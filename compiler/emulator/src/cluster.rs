@@ -1,10 +1,11 @@
 //! The CTAs of a cluster: where they meet, and the shared memory of each.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kernel_dsl::source::{FileId, Span};
 
 use crate::error::{EmuError, ErrorKind};
+use crate::roles::Known;
 use crate::turns::{Awaited, Seat};
 
 /// What the CTAs of a cluster share; `S` is the shared memory of one of them.
@@ -21,6 +22,9 @@ struct Meeting {
     /// Meetings so far.
     number: u32,
     lives: Vec<Life>,
+    /// By rank, what a CTA knew of itself when it came last, and what all did at the last meeting.
+    coming: Vec<Vec<u64>>,
+    met: Known,
 }
 
 /// How far a CTA is.
@@ -41,6 +45,7 @@ impl Meeting {
         if self.arrived >= awaited {
             self.arrived = 0;
             self.number += 1;
+            self.met = Arc::new(self.coming.clone());
         }
     }
 }
@@ -50,12 +55,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<S> Cluster<S> {
-    /// The cluster of these CTAs, by rank.
-    pub(crate) fn new(ctas: Vec<[u32; 3]>, shared: impl Fn() -> S) -> Cluster<S> {
+    /// The cluster of these CTAs, by rank; `shared` makes the memory of one.
+    pub(crate) fn new(ctas: Vec<[u32; 3]>, shared: impl Fn(usize) -> S) -> Cluster<S> {
         let lives = vec![Life::Coming; ctas.len()];
+        let coming = vec![Vec::new(); ctas.len()];
+        let met = Known::default();
         Cluster {
-            meeting: Mutex::new(Meeting { arrived: 0, number: 0, lives }),
-            shared: ctas.iter().map(|_| Mutex::new(shared())).collect(),
+            meeting: Mutex::new(Meeting { arrived: 0, number: 0, lives, coming, met }),
+            shared: (0..ctas.len()).map(|rank| Mutex::new(shared(rank))).collect(),
             ctas,
         }
     }
@@ -157,15 +164,21 @@ impl<'c, S> Member<'c, S> {
         (self.position(0), self.meetings())
     }
 
-    /// Meets all CTAs of the cluster; the number of meetings so far.
+    /// What each CTA of the cluster knew of itself at the last meeting.
+    pub(crate) fn met(self) -> Known {
+        Arc::clone(&locked(&self.cluster.meeting).met)
+    }
+
+    /// Meets all CTAs of the cluster, with what this one knows of itself; the number of meetings so far.
     ///
     /// # Errors
     /// One of them does not come.
-    pub(crate) fn meet(self, span: Span) -> Result<u32, EmuError> {
+    pub(crate) fn meet(self, seen: &[u64], span: Span) -> Result<u32, EmuError> {
         let number = {
             let mut meeting = locked(&self.cluster.meeting);
             let number = meeting.number;
             meeting.arrived += 1;
+            meeting.coming[self.rank] = seen.to_vec();
             meeting.close();
             number
         };

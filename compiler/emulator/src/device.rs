@@ -104,7 +104,7 @@ fn run_device_on_one(
         machine.end()
     };
     let grid = Grid { recorder, ..grid_of(kernel, options) };
-    grid::run_grid(&grid, memory, || Shared::new(kernel), run)
+    grid::run_grid(&grid, memory, |rank| Shared::new(kernel, rank), run)
 }
 
 /// Runs launches of a stream; as [`run_kernel_stream`](crate::run_kernel_stream), with the same bits.
@@ -134,7 +134,7 @@ fn flight<'k>(
         name: &kernel.name,
         grid: grid_of(kernel, options),
         bound: &launch.bound,
-        shared: Box::new(|| Shared::new(kernel)),
+        shared: Box::new(|rank| Shared::new(kernel, rank)),
         run: Box::new(run),
     }
 }
@@ -252,7 +252,7 @@ impl<'k> Machine<'k> {
             member,
             meetings: 0,
             interval: 0,
-            clock: Clock::new(kernel.roles.len(), crate::pipes::slots(&barriers)),
+            clock: Clock::new(member.rank(), kernel.roles.len(), crate::pipes::slots(&barriers)),
             barriers,
             post: None,
             copies: Copies::default(),
@@ -437,7 +437,9 @@ impl<'k> Machine<'k> {
                 let number = self.meetings;
                 self.note_cluster(number, true);
                 let (member, meeting, span) = (self.member, self.member.meeting(), self.span(loc));
-                self.meetings = self.view.meet_cluster(meeting, || member.meet(span))?;
+                let meet = || member.meet(self.clock.seen(), span);
+                self.meetings = self.view.meet_cluster(meeting, meet)?;
+                self.clock.meet_cluster(member.met());
                 self.note_cluster(number, false);
             }
             DeviceOp::RoleBarrier { .. } => {

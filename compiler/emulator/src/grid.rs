@@ -77,7 +77,7 @@ pub(crate) enum Meets {
 pub(crate) fn run_grid<S: Send>(
     grid: &Grid<'_>,
     memory: &mut Memory,
-    shared: impl Fn() -> S + Sync,
+    shared: impl Fn(usize) -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Trace, EmuError> {
     let Grid { params, launch, span: _, roles, meets, options, recorder } = *grid;

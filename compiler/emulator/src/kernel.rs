@@ -96,7 +96,7 @@ fn flight<'k>(
         name: &kernel.name,
         grid: grid_of(kernel, options),
         bound: &launch.bound,
-        shared: Box::new(|| SharedTiles::new(kernel)),
+        shared: Box::new(|rank| SharedTiles::new(kernel, rank)),
         run: Box::new(run),
     }
 }
@@ -149,7 +149,7 @@ pub(crate) fn run_prepared(
         machine.block(&kernel.body)?;
         machine.end()
     };
-    let shared = || SharedTiles::new(kernel);
+    let shared = |rank| SharedTiles::new(kernel, rank);
     if kernel.launch.world.is_some() {
         let traces = ranks::run(kernel, prepared, std::slice::from_mut(memory), 1, options)?;
         return Ok(traces.into_iter().next().unwrap_or_default());
@@ -264,7 +264,11 @@ impl<'k> Machine<'k> {
             flights: tmem::Flights::default(),
             plan: SmemPlan::of(kernel),
             meetings: 0,
-            clock: Clock::new(kernel.roles.len(), crate::pipes::slots(&kernel.barriers)),
+            clock: Clock::new(
+                member.rank(),
+                kernel.roles.len(),
+                crate::pipes::slots(&kernel.barriers),
+            ),
             post: None,
             groups: VecDeque::new(),
             departures: Departures::default(),
@@ -323,7 +327,9 @@ impl<'k> Machine<'k> {
             StmtKind::SyncCluster => {
                 self.clock.meet();
                 let (member, meeting) = (self.member, self.member.meeting());
-                self.meetings = self.view.meet_cluster(meeting, || member.meet(stmt.span))?;
+                let meet = || member.meet(self.clock.seen(), stmt.span);
+                self.meetings = self.view.meet_cluster(meeting, meet)?;
+                self.clock.meet_cluster(member.met());
             }
             StmtKind::GridWait => self.view.wait(&self.clock, stmt.span)?,
             StmtKind::GridLaunch => self.view.let_go(stmt.span)?,

@@ -63,7 +63,7 @@ pub(crate) struct Flight<'k, S> {
     pub(crate) name: &'k str,
     pub(crate) grid: Grid<'k>,
     pub(crate) bound: &'k IndexVec<ParamId, Bound>,
-    pub(crate) shared: Box<dyn Fn() -> S + Sync + 'k>,
+    pub(crate) shared: Box<dyn Fn(usize) -> S + Sync + 'k>,
     pub(crate) run: Box<Run<'k, S>>,
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct Place {
 
 /// The slots of all barriers of a CTA, which others of its cluster may reach.
 pub(crate) struct Rounds {
+    /// The CTA's rank in its cluster.
+    cta: usize,
     barriers: IndexVec<BarrierId, Barrier>,
     /// Agents of the CTA before the first slot.
     agents: usize,
@@ -106,7 +108,11 @@ pub(crate) fn slots(barriers: &IndexVec<BarrierId, Barrier>) -> usize {
 }
 
 impl Rounds {
-    pub(crate) fn new(barriers: impl Iterator<Item = Barrier>, roles: usize) -> Arc<Rounds> {
+    pub(crate) fn new(
+        barriers: impl Iterator<Item = Barrier>,
+        roles: usize,
+        cta: usize,
+    ) -> Arc<Rounds> {
         let barriers: IndexVec<BarrierId, Barrier> = barriers.collect();
         let agents = roles + 1;
         let known = vec![0; agents + slots(&barriers)];
@@ -121,7 +127,7 @@ impl Rounds {
         };
         let of = |barrier: &Barrier| (0..barrier.slots).map(|_| slot(barrier)).collect();
         let slots = Mutex::new(barriers.iter().map(of).collect());
-        Arc::new(Rounds { barriers, agents, slots })
+        Arc::new(Rounds { cta, barriers, agents, slots })
     }
 
     fn lock(&self) -> MutexGuard<'_, IndexVec<BarrierId, Vec<Slot>>> {
@@ -138,7 +144,7 @@ impl Rounds {
     /// The mark of what a copy writes that counts in the round at hand.
     pub(crate) fn stamp(&self, place: Place, span: Span) -> Stamp {
         let done = self.lock()[place.barrier][place.slot].done;
-        Stamp::of(self.agent(place), done + 1, span)
+        Stamp::of(self.cta, self.agent(place), done + 1, span)
     }
 
     /// What is known of the CTA where its roles have given a slot back.
@@ -389,7 +395,7 @@ impl<'k, S: HasRounds> Pipes<'k, S> {
 
     /// The mark of what other CTAs send whose bytes count at a barrier.
     pub(crate) fn stamp_of_inbox(&self, place: Place, span: Span) -> Stamp {
-        Stamp::of(self.agent(place), 1, span)
+        Stamp::of(self.rounds.cta, self.agent(place), 1, span)
     }
 
     /// Waits until so many bytes have come from CTAs of the cluster; `come` counts them.

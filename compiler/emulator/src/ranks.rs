@@ -74,7 +74,7 @@ impl<S> Begun<S> {
 pub(crate) fn run<S: Send>(
     ranks: &Ranks<'_>,
     memories: &mut [Memory],
-    shared: impl Fn() -> S + Sync,
+    shared: impl Fn(usize) -> S + Sync,
     run: impl Fn([u32; 3], Launched<'_>, Member<'_, S>) -> Result<Ended, EmuError> + Sync,
 ) -> Result<Vec<Trace>, EmuError> {
     let Ranks { params, launch, roles, span, meets, launches, options, recorder } = *ranks;

@@ -1,7 +1,8 @@
 //! Roles of a CTA: what each knows of the others, and accesses of shared memory that nothing orders.
 //!
 //! Time is counted apart for the whole CTA and for each role: it goes on where what was done so far becomes known to
-//! others. An access of one of them comes before an access of another one if that one has seen its time.
+//! others. An access of one of them comes before an access of another one if that one has seen its time. CTAs count for
+//! themselves, and where those of a cluster meet, each learns what the others know of themselves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +26,8 @@ pub(crate) fn agent(role: Option<usize>) -> usize {
 /// The own time of an agent, and the times of the others that it has seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
+    /// Rank of the CTA in its cluster.
+    cta: usize,
     agent: usize,
     now: u64,
     /// By agent, the last moment that is known.
@@ -33,18 +36,25 @@ pub(crate) struct Clock {
     ended: Vec<u64>,
     /// By agent of the other CTA of a pair, the last moment that is known.
     of_other: Vec<u64>,
+    /// By CTA of the cluster, what it knew of itself where all of them met last.
+    met: Known,
 }
 
+/// What each CTA of a cluster knows of itself: by rank, by agent, the last moment.
+pub(crate) type Known = Arc<Vec<Vec<u64>>>;
+
 impl Clock {
-    /// The clock of a CTA with so many roles, whose barriers have so many slots.
-    pub(crate) fn new(roles: usize, slots: usize) -> Clock {
+    /// The clock of a CTA with a rank, so many roles, and barriers that have so many slots.
+    pub(crate) fn new(cta: usize, roles: usize, slots: usize) -> Clock {
         let seen = vec![0; roles + 1 + slots];
-        Clock { agent: ALL, now: 1, ended: seen.clone(), of_other: seen.clone(), seen }
+        let (ended, of_other, met) = (seen.clone(), seen.clone(), Known::default());
+        Clock { cta, agent: ALL, now: 1, seen, ended, of_other, met }
     }
 
     /// The clock of one who knows so much and does nothing in this CTA itself.
     pub(crate) fn of_observer(seen: Vec<u64>) -> Clock {
-        Clock { agent: OTHER, now: 0, ended: Vec::new(), of_other: Vec::new(), seen }
+        let (ended, of_other, met) = (Vec::new(), Vec::new(), Known::default());
+        Clock { cta: OTHER, agent: OTHER, now: 0, seen, ended, of_other, met }
     }
 
     /// The clock in another CTA of the role that a clock is of, with so much knowledge.
@@ -67,6 +77,16 @@ impl Clock {
         join(&mut self.of_other, known);
     }
 
+    /// All CTAs of the cluster have met, and each knew so much of itself.
+    pub(crate) fn meet_cluster(&mut self, met: Known) {
+        self.met = met;
+    }
+
+    /// The CTA.
+    pub(crate) fn cta(&self) -> usize {
+        self.cta
+    }
+
     /// Whose time it is.
     pub(crate) fn agent(&self) -> usize {
         self.agent
@@ -86,7 +106,8 @@ impl Clock {
         let agent = agent(Some(role));
         let now = self.ended[agent] + 1;
         let (seen, ended) = (self.seen.clone(), self.ended.clone());
-        Clock { agent, now, seen, ended, of_other: self.of_other.clone() }
+        let (of_other, met) = (self.of_other.clone(), Arc::clone(&self.met));
+        Clock { cta: self.cta, agent, now, seen, ended, of_other, met }
     }
 
     /// A role ends; its warps go on, but know no more than before of what others did.
@@ -116,13 +137,13 @@ impl Clock {
 
     /// True where the clock has seen what another one marked.
     pub(crate) fn has_seen(&self, other: Stamp) -> bool {
-        other.agent == self.agent
-            || self.seen.get(other.agent).is_some_and(|&seen| seen >= other.at)
+        let knows = |seen: &Vec<u64>| seen.get(other.agent).is_some_and(|&seen| seen >= other.at);
+        other.agent == self.agent || knows(&self.seen) || self.met.get(other.cta).is_some_and(knows)
     }
 
     /// The mark of what is done now.
     pub(crate) fn stamp(&self, span: Span) -> Stamp {
-        Stamp { agent: self.agent, at: self.now, span }
+        Stamp { cta: self.cta, agent: self.agent, at: self.now, span }
     }
 }
 
@@ -136,26 +157,29 @@ pub(crate) fn join(into: &mut [u64], from: &[u64]) {
 /// When something was touched, and by whom.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
+    /// Rank of the CTA whose time it is.
+    cta: usize,
     agent: usize,
     at: u64,
     span: Span,
 }
 
 impl Stamp {
-    /// The mark of an agent at a time.
-    pub(crate) fn of(agent: usize, at: u64, span: Span) -> Stamp {
-        Stamp { agent, at, span }
+    /// The mark of an agent of a CTA at a time.
+    pub(crate) fn of(cta: usize, agent: usize, at: u64, span: Span) -> Stamp {
+        Stamp { cta, agent, at, span }
     }
 
     /// True for two marks of one agent.
     pub(crate) fn is_of_agent(self, other: Stamp) -> bool {
-        self.agent == other.agent
+        (self.cta, self.agent) == (other.cta, other.agent)
     }
 }
 
 /// A product that reads as late as it likes, until a round is complete that says that it is.
 #[derive(Debug)]
 pub(crate) struct Late {
+    cta: usize,
     agent: usize,
     span: Span,
     complete: Mutex<Vec<Stamp>>,
@@ -164,7 +188,7 @@ pub(crate) struct Late {
 impl Late {
     /// A product that a role starts.
     pub(crate) fn new(by: &Clock, span: Span) -> Arc<Late> {
-        Arc::new(Late { agent: by.agent, span, complete: Mutex::default() })
+        Arc::new(Late { cta: by.cta, agent: by.agent, span, complete: Mutex::default() })
     }
 
     /// It is complete when a round is.
@@ -179,7 +203,7 @@ impl Late {
     fn running(&self, by: &Clock) -> Option<Stamp> {
         let complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
         let is_seen = complete.iter().any(|&round| by.has_seen(round));
-        (!is_seen).then(|| Stamp::of(self.agent, u64::MAX, self.span))
+        (!is_seen).then(|| Stamp::of(self.cta, self.agent, u64::MAX, self.span))
     }
 }
 
@@ -197,7 +221,7 @@ impl Touches {
     /// Notes a read; gives the write that it races with.
     pub(crate) fn read(&mut self, by: &Clock, span: Span) -> Option<Stamp> {
         let stamp = by.stamp(span);
-        match self.reads.iter_mut().find(|read| read.agent == stamp.agent) {
+        match self.reads.iter_mut().find(|read| read.is_of_agent(stamp)) {
             Some(read) => *read = stamp,
             None => self.reads.push(stamp),
         }

@@ -56,7 +56,7 @@ impl Column {
     fn running(&self, by: &Clock) -> Option<Stamp> {
         let (role, span) = self.product?;
         let is_seen = self.complete.iter().any(|&stamp| by.has_seen(stamp));
-        (!is_seen).then(|| Stamp::of(role, u64::MAX, span))
+        (!is_seen).then(|| Stamp::of(by.cta(), role, u64::MAX, span))
     }
 }
 

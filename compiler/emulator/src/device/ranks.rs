@@ -47,7 +47,7 @@ pub(super) fn run_all(
     let (params, launch, roles) = (&kernel.params, &kernel.launch, kernel.roles.len());
     let meets = super::meets(kernel);
     let ranks = Ranks { params, launch, roles, span, meets, launches, options, recorder };
-    ranks::run(&ranks, memories, || Shared::new(kernel), one)
+    ranks::run(&ranks, memories, |rank| Shared::new(kernel, rank), one)
 }
 
 impl Machine<'_> {

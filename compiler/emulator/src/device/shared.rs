@@ -99,8 +99,8 @@ impl By<'_> {
 }
 
 impl Shared {
-    /// Shared memory of a CTA of the kernel, in a cluster or alone, with or without roles.
-    pub(super) fn new(kernel: &DeviceKernel) -> Shared {
+    /// Shared memory of the CTA of the kernel with a rank, in a cluster or alone, with or without roles.
+    pub(super) fn new(kernel: &DeviceKernel, rank: usize) -> Shared {
         let (bytes, in_cluster) = (kernel.shared_bytes, kernel.launch.cluster_size() > 1);
         let has_roles = !kernel.roles.is_empty();
         let barriers = kernel.barriers.iter().map(|placed| placed.barrier.clone());
@@ -113,7 +113,7 @@ impl Shared {
             marks,
             touches,
             fences: Vec::new(),
-            rounds: Rounds::new(barriers, kernel.roles.len()),
+            rounds: Rounds::new(barriers, kernel.roles.len(), rank),
             come: BTreeMap::new(),
             tensor: TensorMemory::default(),
         }

@@ -42,7 +42,7 @@ pub(super) fn run(
     let roles = kernel.roles.len();
     let meets = super::meets(kernel);
     let ranks = Ranks { params, launch, roles, span, meets, launches, options, recorder: None };
-    ranks::run(&ranks, memories, || SharedTiles::new(kernel), one)
+    ranks::run(&ranks, memories, |rank| SharedTiles::new(kernel, rank), one)
 }
 
 impl Machine<'_> {

@@ -56,7 +56,7 @@ pub(super) struct Arrival {
 }
 
 impl SharedTiles {
-    pub(super) fn new(kernel: &Kernel) -> SharedTiles {
+    pub(super) fn new(kernel: &Kernel, rank: usize) -> SharedTiles {
         let is_shared = kernel.launch.cluster_size() > 1;
         let has_roles = !kernel.roles.is_empty();
         let leaves = !Leaving::of(kernel).tiles.is_empty();
@@ -76,7 +76,7 @@ impl SharedTiles {
         let tensor = TensorMemory::new(columns, 0);
         let come = kernel.barriers.iter().map(|_| 0).collect();
         let published = vec![0; kernel.roles.len() + 1];
-        let rounds = Rounds::new(kernel.barriers.iter().cloned(), kernel.roles.len());
+        let rounds = Rounds::new(kernel.barriers.iter().cloned(), kernel.roles.len(), rank);
         SharedTiles { tiles, tensor, rounds, published, stores: 0, come }
     }
 
