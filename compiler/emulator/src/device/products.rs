@@ -84,7 +84,7 @@ impl<'k> Machine<'k> {
         match op {
             WarpgroupOp::ProxyFence => {
                 self.products.fences += 1;
-                self.member.own().fenced(self.clock.agent(), self.products.fences);
+                self.member.own().fenced(self.clock.agent(), self.products.fences, self.meetings);
                 self.note_proxy_fence();
             }
             WarpgroupOp::Fence { .. } => {}

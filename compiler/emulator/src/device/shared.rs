@@ -19,6 +19,8 @@ const SEVERAL: u32 = u32::MAX - 1;
 
 /// In the place of an agent: a thread of another CTA, whose sends any thread of this one may fence.
 const SENDER: usize = usize::MAX;
+/// The same: a thread of another CTA, whose stores any thread of this one may fence behind the meeting that hands them over.
+const NEIGHBOUR: usize = usize::MAX - 1;
 
 /// A byte, and who touched it last.
 #[derive(Clone, Copy)]
@@ -28,7 +30,8 @@ struct Cell {
     write: Touch,
     read: Touch,
     /// Who wrote it, the whole CTA, a role or another CTA, and the fences ahead of products that those threads, or all of
-    /// this CTA, had passed; none where a copy wrote it that needs none.
+    /// this CTA, had passed, or the meetings of the cluster where another CTA stored it; none where a copy wrote it that
+    /// needs none.
     fences: Option<(usize, u32)>,
 }
 
@@ -55,6 +58,8 @@ impl Touch {
 
 /// Shared memory of a CTA.
 pub(super) struct Shared {
+    /// The CTA's rank in its cluster.
+    rank: usize,
     cells: Vec<Cell>,
     /// Which CTAs touched each byte; empty where there is one.
     marks: Vec<Marks>,
@@ -62,6 +67,8 @@ pub(super) struct Shared {
     touches: Vec<Touches>,
     /// By agent, the fences ahead of products that its threads have passed.
     fences: Vec<u32>,
+    /// Meetings of the cluster before the last of those fences.
+    last_fence: Option<u32>,
     /// Of the barriers.
     rounds: Arc<Rounds>,
     /// By barrier, bytes that CTAs of the cluster have sent.
@@ -109,10 +116,12 @@ impl Shared {
         let marks = vec![Marks::NEVER; if in_cluster { bytes as usize } else { 0 }];
         let touches = vec![Touches::default(); if has_roles { bytes as usize } else { 0 }];
         Shared {
+            rank,
             cells: vec![cell; bytes as usize],
             marks,
             touches,
             fences: Vec::new(),
+            last_fence: None,
             rounds: Rounds::new(barriers, kernel.roles.len(), rank),
             come: BTreeMap::new(),
             tensor: TensorMemory::default(),
@@ -150,8 +159,9 @@ impl Shared {
         }
     }
 
-    /// An agent has passed so many fences ahead of products.
-    pub(super) fn fenced(&mut self, agent: usize, fences: u32) {
+    /// An agent has passed so many fences ahead of products, the last one after so many meetings of the cluster.
+    pub(super) fn fenced(&mut self, agent: usize, fences: u32, meetings: u32) {
+        self.last_fence = Some(meetings);
         if self.fences.len() <= agent {
             self.fences.resize(agent + 1, 0);
         }
@@ -234,7 +244,11 @@ impl Shared {
             false if agent == SENDER => self.fences.iter().sum(),
             false => self.fences.get(agent).copied().unwrap_or(0),
         };
-        let is_open = |cell: &&Cell| cell.fences.is_some_and(|(agent, then)| then == passed(agent));
+        let is_open = |cell: &&Cell| match cell.fences {
+            Some((NEIGHBOUR, meeting)) => self.last_fence.is_none_or(|last| last <= meeting),
+            Some((agent, then)) => then == passed(agent),
+            None => false,
+        };
         let Some(cell) = self.cells[at..at + out.len()].iter().find(is_open) else {
             return Ok(());
         };
@@ -314,7 +328,10 @@ impl Shared {
             cell.byte = byte;
             cell.written = true;
             cell.write = by.touch();
-            cell.fences = Some((by.clock.agent(), by.fences));
+            cell.fences = Some(match by.member.rank() == self.rank {
+                true => (by.clock.agent(), by.fences),
+                false => (NEIGHBOUR, by.seen.meeting),
+            });
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Fences between the ways to memory: bulk copies, tensor copies and products go another one than threads do.
 //!
-//! A fence stands in the CTA whose copy or product it is for: ahead of the meeting or the release by which threads hand
-//! over what they have written, behind the wait by which a thread learns of what was sent to it, and behind the wait by
-//! which a thread may start a copy over what threads have touched. What the back end makes of an operation has no fence
+//! A fence stands in the CTA whose copy or product it is for: ahead of the meeting or the release by which its threads
+//! hand over what they have written, behind the wait or the meeting by which they learn of what other CTAs have sent or
+//! stored, and behind the wait by which a thread may start a copy over what threads have touched. What the back end makes of an operation has no fence
 //! of this kind in it, but for the one that barriers are made with.
 
 use kernel_abi::Access;
@@ -19,6 +19,8 @@ use crate::kernel::{
 pub(super) struct Fences {
     /// Threads write what products read.
     hands_over: bool,
+    /// Threads of other CTAs write what products read.
+    takes_over: bool,
     /// Tiles that products read and the one thread of a role has written.
     alone: FxHashSet<SmemId>,
     /// Tiles that copies fill and threads touch.
@@ -40,6 +42,7 @@ struct Ways {
     opened: FxHashSet<BarrierId>,
     sent: Vec<(BarrierId, SmemId)>,
     written: FxHashSet<SmemId>,
+    written_by_others: FxHashSet<SmemId>,
     written_alone: FxHashSet<SmemId>,
     touched: FxHashSet<SmemId>,
     follows_kernels: bool,
@@ -73,6 +76,9 @@ impl Ways {
             StmtKind::Store { access, .. } | StmtKind::CopyAsync { dest: access, .. } => {
                 self.written.extend(tile(access));
                 self.touched.extend(tile(access));
+                if access.storage.cta().is_some() {
+                    self.written_by_others.extend(tile(access));
+                }
                 if is_alone {
                     self.written_alone.extend(tile(access));
                 }
@@ -120,6 +126,7 @@ impl Fences {
             |tile: &SmemId| read_by_products.contains(tile) || read_by_copies.contains(tile);
         Fences {
             hands_over: read_by_products.iter().any(|tile| ways.written.contains(tile)),
+            takes_over: read_by_products.iter().any(|t| ways.written_by_others.contains(t)),
             alone: read_by_products.intersection(&ways.written_alone).copied().collect(),
             reopened: reopened.map(|&(barrier, _)| barrier).collect(),
             sent: sent
@@ -141,6 +148,21 @@ impl Expander<'_> {
     /// Threads order what they have written ahead of what products read after the barrier that follows.
     pub(super) fn hand_over_operands(&mut self) {
         if self.fences.hands_over {
+            self.fence_shared();
+        }
+    }
+
+    /// The same ahead of a meeting of the cluster, where no fence behind it does for that too.
+    pub(super) fn hand_over_to_cluster(&mut self) {
+        if !self.fences.takes_over {
+            self.hand_over_operands();
+        }
+    }
+
+    /// Behind a meeting of the cluster: what other CTAs have stored before it comes ahead of what products read. Their own
+    /// fences do not count here.
+    pub(super) fn take_over_operands(&mut self) {
+        if self.fences.takes_over {
             self.fence_shared();
         }
     }

@@ -202,8 +202,9 @@ impl<'k> Expander<'k> {
                 self.barrier();
             }
             StmtKind::SyncCluster => {
-                self.hand_over_operands();
+                self.hand_over_to_cluster();
                 self.cluster_barrier();
+                self.take_over_operands();
             }
             StmtKind::SyncRole => {
                 self.hand_over_operands();
