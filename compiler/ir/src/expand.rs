@@ -61,7 +61,7 @@ pub(crate) use uses::each_use;
 use crate::device::{DeviceKernel, FragId, OpRole, PlacedBarrier, SlotId, WaitOrder};
 use crate::index::IndexVec;
 use crate::kernel::{Barrier, BarrierId, Kernel, ParamId, TileAccess, ValueId, VarId, tensor_maps};
-use crate::smem_plan::{SmemPlan, over_budget};
+use crate::smem_plan::{SmemPlan, over_budget, shared_limit};
 
 /// Expands a kernel; errors name what exceeds the target.
 pub fn expand(kernel: &Kernel) -> Result<DeviceKernel, Vec<Diagnostic>> {
@@ -172,7 +172,7 @@ impl<'k> Expander<'k> {
             slots: FxHashMap::default(),
             contents: FxHashMap::default(),
             order,
-            shared: shared::Shared::new(kernel.target.info().max_shared_bytes, floor),
+            shared: shared::Shared::new(shared_limit(kernel), floor),
             smem,
             read_in_place: mma::read_in_place(kernel),
             in_place: FxHashMap::default(),

@@ -137,16 +137,37 @@ pub fn slot_columns(columns: u32) -> u64 {
     u64::from(columns).next_multiple_of(COLUMN_STEP)
 }
 
+/// Shared memory of a multiprocessor in bytes, and what each of its CTAs loses of it to the system; on all targets.
+const OF_MULTIPROCESSOR: u32 = 228 * 1024;
+const OF_SYSTEM: u32 = 1024;
+
+/// Bytes of shared memory that a CTA of the kernel can have, beside as many others as its launch asks for.
+pub(crate) fn shared_limit(kernel: &Kernel) -> u32 {
+    let most = kernel.target.info().max_shared_bytes;
+    let share = OF_MULTIPROCESSOR.checked_div(kernel.launch.min_ctas.unwrap_or(1));
+    share.map_or(most, |share| share.saturating_sub(OF_SYSTEM).min(most))
+}
+
+/// Who has so much of something: `a CTA`, or each of those that share a multiprocessor.
+fn owner(kernel: &Kernel) -> String {
+    match kernel.launch.min_ctas {
+        None | Some(0 | 1) => "a CTA".to_owned(),
+        Some(n) => format!("each of {n} CTAs (`min_ctas`)"),
+    }
+}
+
 /// The finding for tiles in tensor memory that together need more than a CTA has.
 fn too_many_columns(kernel: &Kernel, plan: &SmemPlan) -> Option<Diagnostic> {
     let tiles = || kernel.smem.iter().filter(|tile| tile.is_tensor());
     let all = |tile: &Smem| slot_columns(tile.columns()).saturating_mul(tile.slots.into());
     let largest = tiles().max_by_key(|tile| (all(tile), std::cmp::Reverse(tile.span)))?;
     let needed = plan.allocated();
-    if needed <= u64::from(TENSOR_COLUMNS) {
+    let limit = TENSOR_COLUMNS.checked_div(kernel.launch.min_ctas.unwrap_or(1)).unwrap_or(0);
+    if needed <= u64::from(limit) {
         return None;
     }
-    let message = format!("{needed} columns of tensor memory where a CTA has {TENSOR_COLUMNS}");
+    let owner = owner(kernel);
+    let message = format!("{needed} columns of tensor memory where {owner} has {limit}");
     let mut found = Diagnostic::error(Code::E0503, message).label(largest.span, "the largest tile");
     for tile in tiles() {
         let slots =
@@ -168,7 +189,7 @@ pub(crate) fn over_budget(kernel: &Kernel, exchange: u64) -> Option<Diagnostic> 
     if let Some(found) = too_many_columns(kernel, &plan) {
         return Some(found);
     }
-    let limit = u64::from(kernel.target.info().max_shared_bytes);
+    let limit = u64::from(shared_limit(kernel));
     let needed = plan.bytes().saturating_add(exchange);
     let tiles = || kernel.smem.iter().filter(|tile| !tile.is_tensor());
     let largest = tiles().max_by_key(|tile| {
@@ -179,7 +200,7 @@ pub(crate) fn over_budget(kernel: &Kernel, exchange: u64) -> Option<Diagnostic> 
     }
     let mut diagnostic = Diagnostic::error(
         Code::E0503,
-        format!("{needed} bytes of shared memory where a CTA has {limit}"),
+        format!("{needed} bytes of shared memory where {} has {limit}", owner(kernel)),
     )
     .label(largest.span, "the largest tile");
     for tile in tiles() {

@@ -13,6 +13,7 @@ use kernel_emulator::signature;
 use kernel_ir::pipeline::Built;
 use kernel_ir::print;
 use kernel_ir::sema::{Bindings, KernelTemplate};
+use kernel_ir::smem_plan::SmemPlan;
 
 use crate::back_end::{Product, in_parallel};
 use crate::cli::{Answer, Format, exit};
@@ -74,6 +75,7 @@ pub fn artefact(
             threads: kernel.launch.threads(),
             static_shared_bytes: product.usage.shared_bytes,
             dynamic_shared_bytes: built.device.shared_bytes,
+            tensor_columns: u32::try_from(SmemPlan::of(kernel).allocated()).unwrap_or(u32::MAX),
             registers: product.usage.registers,
             spill_bytes: product.spill_bytes(),
             launches_next: kernel.launch.pdl.is_producer(),

@@ -102,6 +102,9 @@ pub struct LaunchSpec {
     pub static_shared_bytes: u32,
     /// Shared memory that the launch asks for, in bytes.
     pub dynamic_shared_bytes: u32,
+    /// Columns of tensor memory that a CTA allocates, of the 512 of a multiprocessor.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tensor_columns: u32,
     /// Registers of a thread.
     pub registers: u32,
     /// Bytes that a thread spills: stores and loads.
@@ -114,8 +117,15 @@ pub struct LaunchSpec {
     pub resident: bool,
 }
 
+/// Columns of tensor memory of a multiprocessor, where it has any.
+pub const TENSOR_COLUMNS: u32 = 512;
+
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// What a bundle says of a kernel.

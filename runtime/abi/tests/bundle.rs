@@ -52,6 +52,7 @@ fn artefact(name: &str, target: &str, bindings: &[(&str, i64)], named: &[&str]) 
             threads: 128,
             static_shared_bytes: 16,
             dynamic_shared_bytes: 4096,
+            tensor_columns: 64,
             registers: 40,
             spill_bytes: 0,
             launches_next: true,
@@ -239,7 +240,7 @@ fn an_index_that_lies_is_refused_though_its_hash_is_right() {
             vec![vec![StoredDigit { extent, stride }], vec![StoredDigit { extent: 4, stride: 1 }]];
         StoredLayout::new(axes).unwrap()
     };
-    let faults: [&dyn Fn(&mut KernelHead); 19] = [
+    let faults: [&dyn Fn(&mut KernelHead); 20] = [
         &|head| {
             head.signature.params[1].shape = vec![ExtentSpec::Const(4); 2];
             head.signature.params[1].stored = Some(layout(8, 4));
@@ -259,6 +260,7 @@ fn an_index_that_lies_is_refused_though_its_hash_is_right() {
         &|head| head.launch.cluster = [0, 1, 1],
         &|head| head.launch.threads = 0,
         &|head| head.launch.dynamic_shared_bytes = u32::MAX,
+        &|head| head.launch.tensor_columns = 1024,
         &|head| head.signature.params[1].name = "rows".to_owned(),
         &|head| head.signature.params[1].shape = vec![ExtentSpec::Const(u64::MAX); 2],
         &|head| head.signature.params[0].access = Access::Input,

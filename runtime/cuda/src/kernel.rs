@@ -197,13 +197,14 @@ impl Kernel {
     /// The device was lost.
     pub fn ctas_at_once(&self, device: &DeviceInfo) -> Result<u64, RuntimeError> {
         let shape = &self.shape;
+        let most = shape.ctas_in_tensor_memory(device.multiprocessors);
         if let Some(cluster) = shape.cluster {
             let clusters = self.function.clusters_at_once(shape, cluster)?;
             let of_one = cluster.iter().map(|&ctas| u64::from(ctas)).product::<u64>();
-            return Ok(u64::from(clusters) * of_one);
+            return Ok((u64::from(clusters) * of_one).min(most));
         }
         let of_one = self.function.ctas_at_once(shape.threads, shape.dynamic_shared_bytes)?;
-        Ok(u64::from(of_one) * u64::from(device.multiprocessors))
+        Ok((u64::from(of_one) * u64::from(device.multiprocessors)).min(most))
     }
 
     pub(crate) fn function(&self) -> &Arc<FunctionHandle> {

@@ -2,7 +2,7 @@
 
 mod maps;
 
-use kernel_abi::bundle::LaunchSpec;
+use kernel_abi::bundle::{LaunchSpec, TENSOR_COLUMNS};
 use kernel_abi::plan::{ExtentSpec, ParamSpec, Scalar, Signature};
 use kernel_abi::{Access, DType};
 
@@ -21,6 +21,8 @@ pub struct LaunchShape {
     pub threads: u32,
     /// Dynamic shared memory of a CTA in bytes.
     pub dynamic_shared_bytes: u32,
+    /// Columns of tensor memory that a CTA allocates.
+    pub tensor_columns: u32,
     /// CTAs of a cluster along x, y, z.
     pub cluster: Option<[u32; 3]>,
     /// All CTAs have to be on the device at once, since they wait for others.
@@ -33,6 +35,7 @@ impl From<LaunchSpec> for LaunchShape {
             grid: spec.grid,
             threads: spec.threads,
             dynamic_shared_bytes: spec.dynamic_shared_bytes,
+            tensor_columns: spec.tensor_columns,
             cluster: (spec.cluster != [1; 3]).then_some(spec.cluster),
             resident: spec.resident,
         }
@@ -83,6 +86,15 @@ impl LaunchShape {
             }
         }
         Ok(())
+    }
+
+    /// CTAs that the tensor memory of so many multiprocessors holds at once, whole clusters: a CTA waits for its columns
+    /// until others give theirs back, and the driver's count of CTAs leaves them out.
+    pub fn ctas_in_tensor_memory(&self, multiprocessors: u32) -> u64 {
+        let Some(each) = TENSOR_COLUMNS.checked_div(self.tensor_columns) else { return u64::MAX };
+        let ctas = u64::from(each) * u64::from(multiprocessors);
+        let of_cluster = self.cluster.map_or(1, |c| c.iter().map(|&e| u64::from(e)).product());
+        ctas - ctas.checked_rem(of_cluster).unwrap_or(0)
     }
 
     /// Refuses a grid whose CTAs wait for others where a device has only `room` of them at once: none of those would end.
@@ -423,6 +435,7 @@ mod tests {
             grid: [8, 2, 1],
             threads: 128,
             dynamic_shared_bytes: 200 << 10,
+            tensor_columns: 0,
             cluster: Some([2, 1, 1]),
             resident: false,
         };
@@ -447,6 +460,7 @@ mod tests {
             grid: [8, 2, 1],
             threads: 128,
             dynamic_shared_bytes: 0,
+            tensor_columns: 0,
             cluster: None,
             resident: true,
         };
@@ -457,5 +471,23 @@ mod tests {
         LaunchShape { resident: false, ..waits }.check_room("fold", 15).unwrap();
         let most = LaunchShape { grid: GRID, ..waits };
         most.check_room("fold", u64::MAX).unwrap();
+    }
+
+    #[test]
+    fn a_multiprocessor_has_as_many_ctas_as_its_tensor_memory() {
+        let alone = LaunchShape {
+            grid: [296, 1, 1],
+            threads: 256,
+            dynamic_shared_bytes: 0,
+            tensor_columns: 512,
+            cluster: None,
+            resident: true,
+        };
+        assert_eq!(alone.ctas_in_tensor_memory(148), 148);
+        assert_eq!(LaunchShape { tensor_columns: 256, ..alone }.ctas_in_tensor_memory(148), 296);
+        assert_eq!(LaunchShape { tensor_columns: 0, ..alone }.ctas_in_tensor_memory(148), u64::MAX);
+        let pairs = LaunchShape { cluster: Some([2, 1, 1]), ..alone };
+        assert_eq!(pairs.ctas_in_tensor_memory(147), 146);
+        alone.check_room("fold", alone.ctas_in_tensor_memory(148)).unwrap_err();
     }
 }

@@ -30,6 +30,7 @@ pub(crate) fn image<'a>(
             grid: [1, 1, 1],
             threads,
             dynamic_shared_bytes: 0,
+            tensor_columns: 0,
             cluster: None,
             resident: false,
         },

@@ -11,7 +11,7 @@ use kernel_dsl::source::Span;
 use super::access::const_int;
 use super::check::is_packed;
 use super::constants::{Const, ConstValue};
-use super::limits::{MAX_CLUSTER, MAX_GRID_X, MAX_GRID_YZ, MAX_MIN_CTAS};
+use super::limits::{MAX_CLUSTER, MAX_GRID_X, MAX_GRID_YZ, MAX_MIN_CTAS, MAX_WARPS_TOGETHER};
 use super::lower::{Lower, Shared};
 use super::not_built;
 use super::operands::{Operand, Tile};
@@ -206,8 +206,11 @@ impl<'a> Lower<'a> {
             launch.get(LaunchKey::Cluster).map(|e| Ok((self.extents("cluster", e)?, e.span)));
         let most = i64::from(self.target.info().max_warps);
         let warps = self.limited(warps, "the number of warps", most);
+        let together = warps.as_ref().map_or(MAX_MIN_CTAS, |&warps| {
+            (MAX_WARPS_TOGETHER / i64::from(warps.max(1))).min(MAX_MIN_CTAS)
+        });
         let min_ctas =
-            launch.get(LaunchKey::MinCtas).map(|e| self.limited(e, "`min_ctas`", MAX_MIN_CTAS));
+            launch.get(LaunchKey::MinCtas).map(|e| self.limited(e, "`min_ctas`", together));
         let pdl = match launch.get(LaunchKey::Pdl) {
             None => Ok(Pdl::None),
             Some(e) => pdl(e).ok_or_else(|| self.error(pdl_mistake(e.span))),

@@ -25,3 +25,5 @@ pub(super) const MAX_GRID_YZ: i64 = 65_535;
 pub(super) const MAX_CLUSTER: u32 = 8;
 /// CTAs of one multiprocessor.
 pub(super) const MAX_MIN_CTAS: i64 = 32;
+/// Warps of all CTAs of a multiprocessor.
+pub(super) const MAX_WARPS_TOGETHER: i64 = 64;

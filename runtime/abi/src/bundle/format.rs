@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Artefact, BundleCode, BundleError, KernelHead, Maker};
+use super::{Artefact, BundleCode, BundleError, KernelHead, Maker, TENSOR_COLUMNS};
 use crate::Access;
 use crate::plan::{ExtentSpec, Signature, UpperBound};
 use crate::stored::StoredLayout;
@@ -259,6 +259,9 @@ fn check_launch(head: &KernelHead) -> Result<(), String> {
     let shared = launch.static_shared_bytes.checked_add(launch.dynamic_shared_bytes);
     if shared.is_none_or(|shared| shared > MAX_SHARED_BYTES) {
         return Err("more shared memory than any device has".to_owned());
+    }
+    if launch.tensor_columns > TENSOR_COLUMNS {
+        return Err("more tensor memory than any device has".to_owned());
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ fn artefact(name: &str, kernel: &str, params: Vec<ParamSpec>) -> Artefact {
             threads: 128,
             static_shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            tensor_columns: 0,
             registers: 40,
             spill_bytes: 0,
             launches_next: true,
