@@ -174,6 +174,7 @@ impl Walk<'_> {
         }
         if self.state.products.lefts.contains_key(&value) {
             self.left_written(span, value, "this makes the operand again, in the next round");
+            self.state.products.lefts.remove(&value);
         }
     }
 
