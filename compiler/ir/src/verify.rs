@@ -100,7 +100,7 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "pipes",
-        codes: &[Code::E0148, Code::E0154, Code::E0156, Code::E0157],
+        codes: &[Code::E0148, Code::E0154, Code::E0156, Code::E0157, Code::E0219],
         proves: "R3, R4, R11, in part: each role of a barrier handles each index once and in order, all of them as \
                  many; copies bring the bytes that are announced, those of all CTAs of a cluster together; products of \
                  a pair of CTAs start in the first one, when what both have copied is there, and tell both",

@@ -55,6 +55,10 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     walk.compare();
     let found = walk.findings;
     let exact = Exact::of(kernel);
+    if let Some(spent) = exact.spent.filter(|_| !found.is_empty()) {
+        sink.push(spent);
+        return;
+    }
     for (barrier, finding) in found {
         if !exact.decided.contains(&barrier) {
             sink.push(finding);

@@ -14,7 +14,7 @@ use super::TITLE;
 use super::cast;
 use super::inbox;
 use super::pair;
-use super::rounds::{Act, Event, Events, Rounds, pipeline};
+use super::rounds::{Act, Event, Events, MAX_STEPS, Rounds, pipeline};
 use crate::kernel::{BarrierId, Between, Kernel, RoleId};
 
 /// What is known of barriers whose indices are all constants.
@@ -24,6 +24,8 @@ pub(super) struct Exact {
     pub(super) decided: BTreeSet<BarrierId>,
     /// What is wrong with them, one finding a barrier.
     pub(super) findings: Vec<Diagnostic>,
+    /// Why nothing is known of the others, where they do too much.
+    pub(super) spent: Option<Diagnostic>,
 }
 
 impl Exact {
@@ -31,9 +33,12 @@ impl Exact {
         // What a CTA does may depend on its rank in the cluster.
         let ranks = kernel.launch.cluster_size();
         let all: Vec<Rounds<'_>> = (0..ranks).map(|rank| Rounds::of(kernel, rank)).collect();
+        if let Some(spent) = all.iter().find_map(|rounds| rounds.spent).map(too_many) {
+            return Exact::unknown(kernel, spent);
+        }
         if let Some(found) = pair::check(kernel, &all) {
             let decided = kernel.barriers.ids().collect();
-            return Exact { decided, findings: vec![found] };
+            return Exact { decided, findings: vec![found], spent: None };
         }
         let named = kernel.barriers.ids().filter(|id| pipeline(kernel, *id) == *id);
         let is_known = |id: &BarrierId| !all.iter().any(|rounds| rounds.unknown.contains(id));
@@ -75,12 +80,32 @@ impl Exact {
             findings.extend(inbox::check(kernel, barrier, &all, is_known(&barrier)));
             decided.insert(barrier);
         }
-        let mut exact = Exact { decided, findings };
+        let mut exact = Exact { decided, findings, spent: None };
         if exact.findings.is_empty() {
             exact.findings.extend(stuck(kernel, &all, &exact.decided));
         }
         exact
     }
+
+    /// Too much is done at barriers. Those that go round within a CTA may be judged by forms all the same.
+    fn unknown(kernel: &Kernel, spent: Diagnostic) -> Exact {
+        let by_forms = kernel.barriers.iter().all(|barrier| {
+            let within = !barrier.of_cluster && !barrier.everywhere;
+            within && !barrier.is_prepaid() && barrier.between == Between::Apart
+        });
+        if by_forms {
+            return Exact { spent: Some(spent), ..Exact::default() };
+        }
+        let decided = kernel.barriers.ids().collect();
+        Exact { decided, findings: vec![spent], spent: None }
+    }
+}
+
+fn too_many(span: Span) -> Diagnostic {
+    Diagnostic::error(Code::E0219, "more is done at barriers than is followed one by one")
+        .label(span, "the rounds of this loop and of those in it are too many")
+        .note(format!("at most {MAX_STEPS} statements of all roles, in all CTAs of a cluster together"))
+        .help("count all indices of a role by one loop with step 1, whose rounds are not counted, or give a CTA less work")
 }
 
 fn wrong(span: Span, why: String) -> Diagnostic {

@@ -3,21 +3,22 @@
 //! A role is run on the integers alone, for each rank in the cluster: loops with constant bounds round by round, choices
 //! with a constant condition on one side. Values that are not constants are unknown, and a barrier is given up whose operations stand under a
 //! choice or in a loop that is unknown, or that has an unknown index; so are all barriers of a kernel that does more
-//! than [`MAX_STEPS`] statements in such loops.
+//! than [`MAX_STEPS`] statements.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 
+use crate::index::IndexVec;
 use crate::kernel::{
     AxisIndex, BarrierId, Between, ClusterAxis, Kernel, Literal, Op, PipeOp, RoleId, SmemId, Stmt,
     StmtKind, Tensor, TensorMma, TileAccess, ValueId, each_pipe_op, first_of_pair,
 };
 use crate::ops::{BinaryOp, UnaryOp, eval};
 
-/// Statements in loops that are written out, at most.
-pub(super) const MAX_STEPS: u32 = 1 << 18;
+/// Statements that are run, at most, in all CTAs of a cluster together.
+pub(super) const MAX_STEPS: u32 = 1 << 22;
 
 /// What is done at an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,8 @@ pub(super) struct Rounds<'k> {
     pub(super) unsure: Option<Span>,
     /// Barriers of which it is not known.
     pub(super) unknown: BTreeSet<BarrierId>,
+    /// The loop in which there were too many statements.
+    pub(super) spent: Option<Span>,
 }
 
 /// The barrier by which both sides of a pipeline are known.
@@ -133,14 +136,15 @@ impl<'k> Rounds<'k> {
         let mut run = Run {
             kernel,
             rank,
-            values: BTreeMap::new(),
+            values: kernel.values.iter().map(|_| None).collect(),
             region: 0,
             role: None,
-            steps: MAX_STEPS,
+            loops: Vec::new(),
+            steps: MAX_STEPS / kernel.launch.cluster_size().max(1),
             found: Rounds::default(),
         };
         run.block(&kernel.body);
-        if run.steps == 0 {
+        if run.found.spent.is_some() {
             run.found.unknown.extend(kernel.barriers.ids());
             run.found.unsure = first_of_pair(&kernel.body);
         }
@@ -151,10 +155,13 @@ impl<'k> Rounds<'k> {
 struct Run<'a> {
     kernel: &'a Kernel,
     rank: u32,
-    values: BTreeMap<ValueId, u64>,
+    /// Those that are constant here.
+    values: IndexVec<ValueId, Option<u64>>,
     region: usize,
     role: Option<RoleId>,
-    /// Statements in loops that may still be run.
+    /// Loops around the place.
+    loops: Vec<Span>,
+    /// Statements that may still be run.
     steps: u32,
     found: Rounds<'a>,
 }
@@ -162,7 +169,11 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn block(&mut self, stmts: &'a [Stmt]) {
         for stmt in stmts {
-            let Some(steps) = self.steps.checked_sub(1) else { return };
+            let Some(steps) = self.steps.checked_sub(1) else {
+                let at = self.loops.first().copied().unwrap_or(stmt.span);
+                self.found.spent.get_or_insert(at);
+                return;
+            };
             self.steps = steps;
             self.stmt(stmt);
         }
@@ -172,10 +183,7 @@ impl<'a> Run<'a> {
         match &stmt.kind {
             StmtKind::Def { results, op } => {
                 if let &[result] = results.as_slice() {
-                    match self.value(result, op) {
-                        Some(code) => self.values.insert(result, code),
-                        None => self.values.remove(&result),
-                    };
+                    self.values[result] = self.value(result, op);
                 }
             }
             StmtKind::Pipe(op) => self.pipe(op, stmt.span),
@@ -195,9 +203,10 @@ impl<'a> Run<'a> {
                 let (Some(start), Some(end)) = (self.int(*start), self.int(*end)) else {
                     return self.give_up(body);
                 };
+                self.loops.push(stmt.span);
                 let mut at = start;
-                while at < end && self.steps > 0 {
-                    self.values.insert(*var, u64::from(at as u32));
+                while at < end && self.found.spent.is_none() {
+                    self.values[*var] = Some(u64::from(at as u32));
                     self.block(body);
                     let Some(next) = i32::try_from(*step).ok().and_then(|s| at.checked_add(s))
                     else {
@@ -205,12 +214,13 @@ impl<'a> Run<'a> {
                     };
                     at = next;
                 }
+                self.loops.pop();
             }
             StmtKind::If { cond, then_body, else_body } => {
                 if !is_of_roles(then_body) && !is_of_roles(else_body) {
                     return;
                 }
-                match self.values.get(cond) {
+                match self.values[*cond] {
                     Some(0) => self.block(else_body),
                     Some(_) => self.block(then_body),
                     None => {
@@ -365,8 +375,8 @@ impl<'a> Run<'a> {
 
     /// An i32 that is constant here.
     fn int(&self, value: ValueId) -> Option<i32> {
-        let code = self.values.get(&value)?;
-        (self.kernel.values[value].dtype == DType::I32).then_some(*code as u32 as i32)
+        let code = self.values[value]?;
+        (self.kernel.values[value].dtype == DType::I32).then_some(code as u32 as i32)
     }
 
     /// The code of a constant of a type that indices and conditions have.
@@ -375,7 +385,7 @@ impl<'a> Run<'a> {
         if !declared.is_scalar() || !matches!(declared.dtype, DType::I32 | DType::Bool) {
             return None;
         }
-        let known = |value: &ValueId| self.values.get(value).copied();
+        let known = |value: &ValueId| self.values[*value];
         let dtype = |value: &ValueId| self.kernel.values[*value].dtype;
         match op {
             Op::Const(Literal::Int(value)) => Some(u64::from(i32::try_from(*value).ok()? as u32)),
