@@ -472,11 +472,11 @@ fn behind(source: &Source<'_>, stage: &Stage<'_>, judgement: &mut Judgement) {
             // alone meets nobody.
             let is_barrier = |role: &Role| matches!(role, Role::Barrier { waits: true, .. });
             let is_cluster = stage.duties.meetings.contains(&wait);
-            let mut over = if is_cluster {
-                merged(source, stage, (&stage.duties.meetings, wait), is_meeting)
-            } else {
-                nodes(stage, is_barrier, Some(wait))
-            };
+            // A launch without clusters meets at another instruction of the line.
+            let mut over = nodes(stage, is_barrier, Some(wait));
+            if over.is_empty() && is_cluster {
+                over = merged(source, stage, (&stage.duties.meetings, wait), is_meeting);
+            }
             if over.is_empty() {
                 over = nodes(stage, is_await, Some(wait));
             }
