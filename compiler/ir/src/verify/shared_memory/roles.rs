@@ -492,19 +492,20 @@ impl Walk<'_> {
         if let Some(copy) = copy {
             self.report_copy(&copy, touch);
         }
-        let known = self.region.touches.iter().any(|known| {
+        let known = self.region.touches.iter().position(|known| {
             known.role == role
                 && known.touch == *touch
                 && known.since == since
                 && known.until.is_empty()
         });
-        if !known {
+        // In another round of a loop it meets what it did not meet before.
+        let own = known.unwrap_or_else(|| {
             let (touch, until) = (touch.clone(), Vec::new());
-            let own = self.region.touches.len();
             self.region.touches.push(Beside { role, touch, since, until });
-            let pending = others.into_iter().map(|(role, touch, since)| (own, role, touch, since));
-            self.region.pending.extend(pending);
-        }
+            self.region.touches.len() - 1
+        });
+        let pending = others.into_iter().map(|(role, touch, since)| (own, role, touch, since));
+        self.region.pending.extend(pending);
     }
 
     /// True where one of two roles fills the slots of a pipeline and the other one uses them. Two on one side hold a slot
