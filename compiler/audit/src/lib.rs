@@ -28,7 +28,8 @@
 //! * With nothing declared, a non-coherent read after a wait is a finding. Of mutable parameters each
 //!   non-coherent read is one, of static ones none.
 //! * A load *moved* when PTX has it on one side of a wait, within one turn of the loops around both, and
-//!   the machine code has none of it there, or runs a copy of it that no wait stands ahead of.
+//!   the machine code has none of it there, or runs a copy of it ahead of the wait, or of a branch around
+//!   the wait, that PTX always passes before the load.
 //! * What touches memory and is not understood makes the verdict "not judged".
 //!
 //! # Invariants

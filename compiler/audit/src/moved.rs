@@ -14,6 +14,10 @@ use crate::graph::NodeSet;
 use crate::kernel::{Kernel, Role};
 use crate::paths::{Side, Sides};
 
+mod gates;
+
+use gates::{Gates, WaitIn};
+
 /// A load that moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
@@ -81,6 +85,12 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
         let left = |nodes: &[u32], side: Side| {
             in_sass.iter().any(|(_, of_wait)| nodes.iter().any(|&node| of_wait.holds(side, node)))
         };
+        let gates = Gates::new(
+            WaitIn { kernel: ptx_kernel, nodes: wait_nodes },
+            ptx_facts,
+            WaitIn { kernel: sass_kernel, nodes: machine },
+            wait,
+        );
         let from_outside = ptx_facts.waits.contains(&wait_nodes[0]);
         for (&load, nodes) in &loads {
             // Plain loads keep their side of barriers, or may cross what does not order them.
@@ -102,10 +112,8 @@ pub(crate) fn moves(ptx: (&Kernel, &Facts), sass: (&Kernel, &Facts)) -> Vec<Move
                     // A copy of the load that runs although the wait has not is ahead of it, even
                     // where another copy stayed: a loop was unrolled and its parts differ.
                     let ahead = match side {
-                        Side::After if always_waited(ptx_kernel, ptx_facts, wait_nodes, nodes) => {
-                            unwaited(sass_kernel, &passed(sass_kernel, wait, machine), own)
-                        }
-                        Side::After | Side::EverAfter | Side::Before => None,
+                        Side::After => gates.ahead(nodes, own),
+                        Side::EverAfter | Side::Before => None,
                     };
                     if let Some(place) = ahead.or_else(|| (!left(own, side)).then(|| own[0])) {
                         broken = Some((place, kind));
@@ -158,22 +166,6 @@ fn with_textures(ptx: &Kernel, loads: &ById, sass: &Kernel, mut machine: ById) -
         }
     }
     machine
-}
-
-/// Whether every path to the load passes the wait, and the wait is not under a predicate.
-fn always_waited(kernel: &Kernel, facts: &Facts, waits: &[u32], loads: &[u32]) -> bool {
-    let free = waits.iter().all(|&node| kernel.program.guards[node as usize].is_none());
-    free && loads.iter().all(|&node| facts.live.contains(node))
-        && unwaited(kernel, waits, loads).is_none()
-}
-
-/// Machine instructions that a path past the wait goes through: those of the wait, and the branches made
-/// for it, as one lane of a warp runs an atomic for all, and a generic one picks its memory.
-fn passed(kernel: &Kernel, wait: u32, syncs: &[u32]) -> Vec<u32> {
-    let graph = &kernel.program.graph;
-    let branches = (0..graph.len() as u32)
-        .filter(|&node| kernel.places[node as usize].id == wait && graph.succ(node).len() > 1);
-    syncs.iter().copied().chain(branches).collect()
 }
 
 /// The first load that a path from the entry reaches without passing a wait.

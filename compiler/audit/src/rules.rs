@@ -296,7 +296,13 @@ fn read(
                 ),
             };
             item.help = format!("use a plain `ld.global`{declare}");
+            let crossed = local.filter(|_| lifted.is_none()).map(|m| {
+                let barrier = spot(case, m.wait_node);
+                let message = crossing(&what, m);
+                Item { code: Code::Moved, wait: barrier, sass: None, message, ..item.clone() }
+            });
             judgement.findings.push(item);
+            judgement.notes.extend(crossed);
         }
         Some(Claim::Mutable) | None if !site.noncoherent && lifted.is_some() => {
             item.code = Code::Moved;
@@ -316,12 +322,7 @@ fn read(
                 // No wait for data from outside is crossed, hence no place that a reader has to see.
                 item.code = Code::Moved;
                 item.wait = spot(case, m.wait_node);
-                item.message = format!(
-                    "the load of {what} crosses a barrier or fence in the machine code (load at {}, \
-                     barrier at {})",
-                    hex(m.load_address),
-                    hex(m.wait_address)
-                );
+                item.message = crossing(&what, m);
                 item.help = "harmless unless others write it while the grid runs".to_owned();
                 judgement.notes.push(item);
             } else if site.noncoherent && site.later.is_some() {
@@ -364,6 +365,15 @@ fn verb(kind: MoveKind) -> &'static str {
             "was merged in the machine code with a load on the other side of the wait"
         }
     }
+}
+
+/// What is said of a load that crosses a barrier or fence and no wait.
+fn crossing(what: &str, m: &Move) -> String {
+    format!(
+        "the load of {what} crosses a barrier or fence in the machine code (load at {}, barrier at {})",
+        hex(m.load_address),
+        hex(m.wait_address)
+    )
 }
 
 fn spot(case: &Case<'_>, node: u32) -> Option<Spot> {
