@@ -27,7 +27,7 @@ pub(crate) enum Source {
 }
 
 /// One effect of an instruction on values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The register becomes the sum of the sources.
     Sum { dst: u32, parts: Vec<Source> },

@@ -2,7 +2,8 @@
 //!
 //! The value of the load is followed through registers, predicates, spill slots and shared memory
 //! inside each loop that holds the load; the load spins when a branch that leaves the loop depends on
-//! it. A counted loop around a load does not, because its branch depends on the counter.
+//! it. What only one arm of a branch on the value sets or counts depends on it too. A counted loop around
+//! a load does not spin, because its branch depends on the counter.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,12 +12,16 @@ use rustc_hash::FxHashMap;
 use crate::dataflow::{Flow, Key, Program};
 use crate::graph::{Graph, Loop, NodeSet};
 
+mod arms;
+
+use arms::Turn;
+
 /// Whether some loop around `load` ends or goes on by the value that `load` reads.
 pub(crate) fn spins(program: &Program, loops: &[Loop], flows: &[Flow], load: u32) -> bool {
     let graph = &program.graph;
     // Inner loops come last, and are small.
     for around in loops.iter().rev().filter(|l| l.set.contains(load)) {
-        if decides(graph, &around.set, &around.nodes, around.head, flows, load) {
+        if decides(program, &around.set, &around.nodes, around.head, flows, load) {
             return true;
         }
         // Two loops may share their head: a spin that stands first in an outer loop. The part that
@@ -27,7 +32,7 @@ pub(crate) fn spins(program: &Program, loops: &[Loop], flows: &[Flow], load: u32
                 if set.contains(load)
                     && nodes.len() < around.nodes.len()
                     && address_stays(&nodes, flows, load)
-                    && decides(graph, &set, &nodes, around.head, flows, load)
+                    && decides(program, &set, &nodes, around.head, flows, load)
                 {
                     return true;
                 }
@@ -67,13 +72,14 @@ fn address_stays(nodes: &[u32], flows: &[Flow], load: u32) -> bool {
 }
 
 fn decides(
-    graph: &Graph,
+    program: &Program,
     set: &NodeSet,
     nodes: &[u32],
     head: u32,
     flows: &[Flow],
     load: u32,
 ) -> bool {
+    let graph = &program.graph;
     let leaves = |node: u32| {
         let succ = graph.succ(node);
         succ.len() > 1
@@ -81,6 +87,8 @@ fn decides(
             && succ.iter().any(|&next| !set.contains(next))
     };
     let mut forced: BTreeSet<u32> = BTreeSet::new();
+    let mut followed: BTreeSet<u32> = BTreeSet::new();
+    let mut turn: Option<Turn<'_>> = None;
     loop {
         let tainted = taint(graph, set, flows, load, &forced);
         let depends = |node: u32| {
@@ -93,11 +101,14 @@ fn decides(
         if nodes.iter().any(|&node| leaves(node) && depends(node)) {
             return true;
         }
-        // A constant that is set on one arm of a branch on the value carries the value too.
+        // What is set on one arm of a branch on the value, and not in the same way on the others, carries
+        // the value too.
         let before = forced.len();
         for &node in nodes {
-            if graph.succ(node).len() > 1 && depends(node) {
+            if graph.succ(node).len() > 1 && depends(node) && followed.insert(node) {
                 mark_constants(graph, set, head, flows, node, &mut forced);
+                let turn = turn.get_or_insert_with(|| Turn::new(graph, set, head));
+                forced.extend(turn.decided(program, flows, node));
             }
         }
         if forced.len() == before {
