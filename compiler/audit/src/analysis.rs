@@ -52,8 +52,19 @@ impl ParamSpace for Params<'_> {
     }
 }
 
-/// Computes the facts. `declared` are the parameters that the user speaks of, hence pointers.
-pub(crate) fn analyse(kernel: &mut Kernel, declared: &BTreeSet<u32>) -> Facts {
+/// What is said of parameters from outside.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    /// Pointers beyond doubt.
+    pub(crate) pointers: BTreeSet<u32>,
+    /// Declared static. The user may have taken a number for a pointer.
+    pub(crate) statics: BTreeSet<u32>,
+    /// Declared mutable.
+    pub(crate) mutables: BTreeSet<u32>,
+}
+
+/// Computes the facts.
+pub(crate) fn analyse(kernel: &mut Kernel, said: &Said) -> Facts {
     let asked: Vec<(u32, Vec<Source>)> = kernel
         .roles
         .iter()
@@ -67,7 +78,7 @@ pub(crate) fn analyse(kernel: &mut Kernel, declared: &BTreeSet<u32>) -> Facts {
         asked.iter().filter_map(|(node, _)| Some((*node, *solution.sums.get(node)?))).collect();
     let graph = &kernel.program.graph;
     let live = graph.reach(kernel.program.entry);
-    let known = pointers(kernel, &sums, declared);
+    let known = Known { sure: pointers(kernel, &sums, said), said, leads: &solution.leads };
     let found = loops(graph, kernel.program.entry);
     let flows = solution.flows;
 
@@ -138,26 +149,28 @@ fn is_global(named: Named, terms: &[Term]) -> bool {
             terms.is_empty()
                 || terms.iter().any(|term| {
                     !term.origins.iter().any(|origin| match origin {
-                        Origin::Shared
+                        Origin::Shared(_)
                         | Origin::Const
                         | Origin::Slot(_)
                         | Origin::ParamSpace(_) => true,
-                        Origin::Param(_) | Origin::Global(_) | Origin::Opaque | Origin::Loose => {
-                            false
-                        }
+                        Origin::Param(_)
+                        | Origin::Global(_)
+                        | Origin::MinusParam(_)
+                        | Origin::MinusGlobal(_)
+                        | Origin::BitsOfParam(_)
+                        | Origin::BitsOfGlobal(_)
+                        | Origin::Opaque
+                        | Origin::Loose => false,
                     })
                 })
         }
     }
 }
 
-/// Origins that are pointers beyond doubt: declared so, or used as an address with no other origin.
-fn pointers(
-    kernel: &Kernel,
-    sums: &BTreeMap<u32, ValueId>,
-    declared: &BTreeSet<u32>,
-) -> BTreeSet<Origin> {
-    let mut known: BTreeSet<Origin> = declared.iter().map(|&param| Origin::Param(param)).collect();
+/// Origins that are pointers beyond doubt: said to be so, or used as an address with no other origin.
+fn pointers(kernel: &Kernel, sums: &BTreeMap<u32, ValueId>, said: &Said) -> BTreeSet<Origin> {
+    let mut known: BTreeSet<Origin> =
+        said.pointers.iter().map(|&param| Origin::Param(param)).collect();
     for (index, param) in kernel.params.iter().enumerate() {
         if param.is_pointer {
             known.insert(Origin::Param(index as u32));
@@ -179,8 +192,57 @@ fn pointers(
     known
 }
 
+/// What is known of the origins of a kernel.
+struct Known<'a> {
+    sure: BTreeSet<Origin>,
+    said: &'a Said,
+    leads: &'a BTreeSet<(u32, u32)>,
+}
+
+impl Known<'_> {
+    /// The origins of a sum that may be its pointer.
+    fn candidates(&self, term: &Term) -> Vec<Origin> {
+        let of = |wanted: &dyn Fn(Origin) -> bool| -> Vec<Origin> {
+            term.origins.iter().copied().filter(|&origin| wanted(origin)).collect()
+        };
+        let is_minus = |o: Origin| matches!(o, Origin::MinusParam(_) | Origin::MinusGlobal(_));
+        let whole = of(&|origin| !origin.is_bits() && !is_minus(origin));
+        if whole.is_empty() {
+            // A pointer that was taken apart, or scaled and scaled back.
+            return of(&|origin| origin.is_bits());
+        }
+        if whole.iter().any(|origin| self.sure.contains(origin)) {
+            let is_mutable = |origin: Origin| matches!(origin, Origin::Param(param) if self.said.mutables.contains(&param));
+            return of(&|origin| self.sure.contains(&origin) || is_mutable(origin));
+        }
+        let params: Vec<u32> = whole
+            .iter()
+            .filter_map(
+                |origin| if let Origin::Param(param) = origin { Some(*param) } else { None },
+            )
+            .collect();
+        let led = params.iter().find(|param| {
+            self.said.statics.contains(param)
+                && params.iter().all(|other| self.is_ahead(**param, *other))
+        });
+        match led {
+            Some(&param) => vec![Origin::Param(param)],
+            None => whole,
+        }
+    }
+
+    /// Whether the code and the list of parameters name one ahead of the other, as a pointer stands ahead
+    /// of the number that is added to it.
+    fn is_ahead(&self, param: u32, other: u32) -> bool {
+        param == other
+            || param < other
+                && self.leads.contains(&(param, other))
+                && !self.leads.contains(&(other, param))
+    }
+}
+
 /// Who owns the memory, by the terms of its address.
-fn owners(terms: &[Term], known: &BTreeSet<Origin>) -> Owners {
+fn owners(terms: &[Term], known: &Known<'_>) -> Owners {
     let mut owners = Owners { untraced: terms.is_empty(), ..Owners::default() };
     let only_numbers = terms.iter().all(|term| term.origins.is_empty());
     for term in terms {
@@ -189,22 +251,23 @@ fn owners(terms: &[Term], known: &BTreeSet<Origin>) -> Owners {
             owners.untraced |= only_numbers || term.offset.is_none();
             continue;
         }
-        let sure: Vec<Origin> =
-            term.origins.iter().copied().filter(|origin| known.contains(origin)).collect();
-        let candidates = if sure.is_empty() { &term.origins } else { &sure };
+        let candidates = known.candidates(term);
+        owners.untraced |= candidates.is_empty();
         for origin in candidates {
             match origin {
-                Origin::Param(param) => {
-                    owners.params.insert(*param);
+                Origin::Param(param) | Origin::BitsOfParam(param) => {
+                    owners.params.insert(param);
                 }
-                Origin::Global(global) => {
-                    owners.globals.insert(*global);
+                Origin::Global(global) | Origin::BitsOfGlobal(global) => {
+                    owners.globals.insert(global);
                 }
                 Origin::Opaque => owners.untraced = true,
                 Origin::ParamSpace(_)
-                | Origin::Shared
+                | Origin::Shared(_)
                 | Origin::Const
                 | Origin::Slot(_)
+                | Origin::MinusParam(_)
+                | Origin::MinusGlobal(_)
                 | Origin::Loose => {}
             }
         }

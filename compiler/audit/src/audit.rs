@@ -1,8 +1,10 @@
 //! Audits of whole files.
 
-use crate::analysis::{Facts, analyse};
+use std::collections::BTreeSet;
+
+use crate::analysis::{Facts, Said, analyse};
 use crate::code::Code;
-use crate::declare::{Claims, Declarations, Names, UsageError, resolve};
+use crate::declare::{Claim, Claims, Declarations, Names, UsageError, resolve};
 use crate::kernel::Kernel;
 use crate::machine::{Compared, Machine};
 use crate::ptx::{Function, Module};
@@ -34,7 +36,7 @@ pub fn audit_ptx(
     let facts: Vec<Facts> = kernels
         .iter_mut()
         .zip(&claims)
-        .map(|(kernel, claims)| analyse(kernel, &claims.params.keys().copied().collect()))
+        .map(|(kernel, claims)| analyse(kernel, &said(claims)))
         .collect();
     let machine = match tools {
         Some(tools) if facts.iter().any(may_move) => {
@@ -102,7 +104,9 @@ pub fn audit_cubin(
         .iter_mut()
         .zip(&claims)
         .map(|(kernel, claims)| {
-            let facts = analyse(kernel, &claims.params.keys().copied().collect());
+            // Machine code adds in any order; what is declared is taken for a pointer.
+            let pointers = claims.params.keys().copied().collect();
+            let facts = analyse(kernel, &Said { pointers, ..Said::default() });
             judge(&Case { kernel, facts: &facts, claims, moves: &[], spots: None })
         })
         .collect();
@@ -112,6 +116,19 @@ pub fn audit_cubin(
         report.verdict = Verdict::NotJudged;
     }
     Ok(report)
+}
+
+/// What the claims say of parameters in PTX.
+fn said(claims: &Claims) -> Said {
+    let with = |wanted: Claim| {
+        claims
+            .params
+            .iter()
+            .filter(|(_, claim)| **claim == wanted)
+            .map(|(&param, _)| param)
+            .collect()
+    };
+    Said { pointers: BTreeSet::new(), statics: with(Claim::Static), mutables: with(Claim::Mutable) }
 }
 
 /// Whether a load and a wait or fence stand in the kernel, so that one may move across the other.

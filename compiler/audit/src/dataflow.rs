@@ -4,15 +4,15 @@
 //! a fixed point over the flow graph. Registers written once are kept in one place, the others per
 //! block, so that a register that is used again for another pointer is told apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
 use blocks::Blocks;
-use cells::{cells, copy_slot, memory, store};
+use cells::{Access, cells, copy_slot, memory, store};
 
 use crate::graph::Graph;
-use crate::values::{Origin, ValueId, Values};
+use crate::values::{Origin, Term, ValueId, Values};
 
 mod blocks;
 mod cells;
@@ -24,6 +24,10 @@ pub(crate) enum Source {
     Value(ValueId),
     /// A register that takes part as a number: the result depends on it, no pointer comes from it.
     Used(u32),
+    /// A register that takes part as a number and may bring bits of a pointer.
+    Bits(u32),
+    /// A register that is taken away.
+    Minus(u32),
 }
 
 /// One effect of an instruction on values.
@@ -69,11 +73,22 @@ pub(crate) struct Flow {
     pub(crate) constant: bool,
 }
 
-/// A register, a memory cell, or the shared memory as a whole.
+/// A register, a memory cell, or a part of shared memory.
+///
+/// A store gives every key that a load of the same place may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     Reg(u32),
     Cell(u32, i64),
+    /// A word of a variable of shared memory.
+    SharedCell(u32, i64),
+    /// A word of the variable, not known which.
+    SharedSomewhere(u32),
+    /// Any word of the variable.
+    SharedVariable(u32),
+    /// A word of shared memory in a variable that is not known.
+    SharedUnknown,
+    /// Any word of shared memory.
     SharedMemory,
 }
 
@@ -108,6 +123,8 @@ pub(crate) struct Solution {
     pub(crate) sums: FxHashMap<u32, ValueId>,
     /// For each node: what it reads and writes.
     pub(crate) flows: Vec<Flow>,
+    /// Parameters that a sum names ahead of another.
+    pub(crate) leads: BTreeSet<(u32, u32)>,
 }
 
 struct Engine<'a> {
@@ -195,6 +212,7 @@ pub(crate) fn solve(
     }
     let mut sums = FxHashMap::default();
     let mut flows = vec![Flow::default(); program.graph.len()];
+    let mut leads = BTreeSet::new();
     for (index, block) in blocks.list.iter().enumerate() {
         let Some(mut state) = entry_states[index].clone() else { continue };
         for &node in block {
@@ -203,10 +221,11 @@ pub(crate) fn solve(
                 sums.insert(node, value);
             }
             flows[node as usize] = engine.flow(values, &state, node);
+            engine.leading(values, &state, node, &mut leads);
             engine.run(values, &mut state, node);
         }
     }
-    Solution { sums, flows }
+    Solution { sums, flows, leads }
 }
 
 fn destination(step: &Step) -> Option<u32> {
@@ -240,21 +259,50 @@ fn merge(values: &mut Values, old: &mut State, new: &State) -> bool {
 
 impl Engine<'_> {
     /// What a source holds where `node` runs.
-    fn read(&self, state: &State, node: u32, source: Source) -> ValueId {
+    fn read(&self, values: &mut Values, state: &State, node: u32, source: Source) -> ValueId {
         match source {
             Source::Value(value) => value,
             Source::Used(_) => ValueId::NUMBER,
-            Source::Reg(reg) => match self.slot_of[reg as usize] {
-                u32::MAX => self.once[reg as usize],
-                slot => {
-                    let guard = self.program.guards[node as usize];
-                    match state.under.get(&reg) {
-                        Some(&(under, value)) if guard == Some(under) => value,
-                        Some(_) | None => state.regs[slot as usize],
-                    }
-                }
-            },
+            Source::Bits(reg) => {
+                let whole = self.register(state, node, reg);
+                values.bits(whole)
+            }
+            Source::Minus(reg) => {
+                let whole = self.register(state, node, reg);
+                let zero = values.constant(0);
+                values.subtract(zero, whole)
+            }
+            Source::Reg(reg) => self.register(state, node, reg),
         }
+    }
+
+    fn register(&self, state: &State, node: u32, reg: u32) -> ValueId {
+        match self.slot_of[reg as usize] {
+            u32::MAX => self.once[reg as usize],
+            slot => {
+                let guard = self.program.guards[node as usize];
+                match state.under.get(&reg) {
+                    Some(&(under, value)) if guard == Some(under) => value,
+                    Some(_) | None => state.regs[slot as usize],
+                }
+            }
+        }
+    }
+
+    /// The number that is made of the sources: it may hold bits of their pointers.
+    fn number(&self, values: &mut Values, state: &State, node: u32, uses: &[Source]) -> ValueId {
+        let mut total = ValueId::NUMBER;
+        for &source in uses {
+            let value = match source {
+                Source::Reg(reg) | Source::Used(reg) | Source::Bits(reg) | Source::Minus(reg) => {
+                    self.register(state, node, reg)
+                }
+                Source::Value(value) => value,
+            };
+            let bits = values.bits(value);
+            total = values.add(total, bits);
+        }
+        total
     }
 
     fn write(
@@ -287,7 +335,7 @@ impl Engine<'_> {
     fn sum(&self, values: &mut Values, state: &State, node: u32, parts: &[Source]) -> ValueId {
         let mut total = values.constant(0);
         for &part in parts {
-            let value = self.read(state, node, part);
+            let value = self.read(values, state, node, part);
             total = values.add(total, value);
         }
         total
@@ -305,20 +353,21 @@ impl Engine<'_> {
                         if matches!(part, Source::Used(_)) {
                             continue;
                         }
-                        let value = self.read(state, node, part);
+                        let value = self.read(values, state, node, part);
                         picked = values.join(picked, value);
                     }
                     (*dst, picked)
                 }
                 Step::Less { dst, from, by } => {
-                    let (from, by) = (self.read(state, node, *from), self.read(state, node, *by));
-                    (*dst, self.difference(values, from, by))
+                    let from = self.read(values, state, node, *from);
+                    let by = self.read(values, state, node, *by);
+                    (*dst, values.subtract(from, by))
                 }
                 Step::Align { dst, src } => {
-                    let value = self.read(state, node, *src);
+                    let value = self.read(values, state, node, *src);
                     (*dst, values.blur(value))
                 }
-                Step::Number { dst, .. } => (*dst, ValueId::NUMBER),
+                Step::Number { dst, uses } => (*dst, self.number(values, state, node, uses)),
                 Step::Opaque { dst, .. } => (*dst, ValueId::OPAQUE),
                 Step::Load { dst, addr, bytes, missing } => {
                     let address = self.sum(values, state, node, addr);
@@ -326,7 +375,7 @@ impl Engine<'_> {
                 }
                 Step::Store { addr, bytes, src } => {
                     let address = self.sum(values, state, node, addr);
-                    let value = self.read(state, node, *src);
+                    let value = self.read(values, state, node, *src);
                     store(values, state, address, *bytes, value, guard.is_some());
                     continue;
                 }
@@ -338,23 +387,6 @@ impl Engine<'_> {
             };
             self.write(values, state, dst, value, guard);
         }
-    }
-
-    fn difference(&self, values: &mut Values, from: ValueId, by: ValueId) -> ValueId {
-        if from == ValueId::NONE || by == ValueId::NONE {
-            return ValueId::NONE;
-        }
-        if let Some(number) = values.as_constant(by) {
-            let negated = values.constant(number.wrapping_neg());
-            return values.add(from, negated);
-        }
-        if values.is_number(by) {
-            return values.blur(from);
-        }
-        if values.is_number(from) {
-            return ValueId::OPAQUE;
-        }
-        values.blur(from)
     }
 
     fn load(
@@ -373,8 +405,12 @@ impl Engine<'_> {
                 Origin::ParamSpace(param) => Some((None, Some(*param))),
                 Origin::Param(_)
                 | Origin::Global(_)
-                | Origin::Shared
+                | Origin::Shared(_)
                 | Origin::Const
+                | Origin::MinusParam(_)
+                | Origin::MinusGlobal(_)
+                | Origin::BitsOfParam(_)
+                | Origin::BitsOfGlobal(_)
                 | Origin::Opaque
                 | Origin::Loose => None,
             });
@@ -396,6 +432,30 @@ impl Engine<'_> {
         result
     }
 
+    /// Adds which of two parameters the sums of the node name first.
+    fn leading(&self, values: &Values, state: &State, node: u32, leads: &mut BTreeSet<(u32, u32)>) {
+        let of = |source: &Source| {
+            let Source::Reg(reg) = source else { return None };
+            match values.terms(self.register(state, node, *reg)) {
+                [Term { origins, .. }] => match origins[..] {
+                    [Origin::Param(param)] => Some(param),
+                    _ => None,
+                },
+                _ => None,
+            }
+        };
+        for step in &self.program.steps[node as usize] {
+            let Step::Sum { parts, .. } = step else { continue };
+            for (index, first) in parts.iter().enumerate() {
+                for second in &parts[index + 1..] {
+                    if let (Some(first), Some(second)) = (of(first), of(second)) {
+                        leads.insert((first, second));
+                    }
+                }
+            }
+        }
+    }
+
     /// What the node reads and writes, with memory cells resolved.
     fn flow(&self, values: &mut Values, state: &State, node: u32) -> Flow {
         let program = self.program;
@@ -407,7 +467,10 @@ impl Engine<'_> {
             sources
                 .iter()
                 .filter_map(|source| match source {
-                    Source::Reg(reg) | Source::Used(reg) => Some(Key::Reg(*reg)),
+                    Source::Reg(reg)
+                    | Source::Used(reg)
+                    | Source::Bits(reg)
+                    | Source::Minus(reg) => Some(Key::Reg(*reg)),
                     Source::Value(_) => None,
                 })
                 .collect()
@@ -425,12 +488,12 @@ impl Engine<'_> {
                 Step::Load { addr, bytes, .. } => {
                     flow.uses.extend(regs(addr));
                     let address = self.sum(values, state, node, addr);
-                    flow.uses.extend(memory(values, state, address, *bytes));
+                    flow.uses.extend(memory(values, state, address, *bytes, Access::Load));
                 }
                 Step::Store { addr, bytes, src } => {
                     flow.uses.extend(regs(&[*src]));
                     let address = self.sum(values, state, node, addr);
-                    flow.defs.extend(memory(values, state, address, *bytes));
+                    flow.defs.extend(memory(values, state, address, *bytes, Access::Store));
                 }
                 Step::CopySlot { from, to } => {
                     for &(slot, cell) in state.cells.keys() {

@@ -24,7 +24,9 @@
 //! * A read counts as *after* a wait when a path leads from the wait to it. A wait under a predicate does
 //!   not lead to instructions under its opposite until the predicate changes or a barrier is passed.
 //! * The *owner* of an address is the set of parameters that it may come from. Of a sum, the parts that
-//!   are known to be pointers elsewhere count; where none is, all do. What cannot be traced is undeclared.
+//!   are known to be pointers elsewhere count; where none is, all do, and a static one alone where it comes
+//!   first. A pointer and its opposite cancel out; bits of a pointer count where nothing else does. What
+//!   cannot be traced is undeclared.
 //! * With nothing declared, a non-coherent read after a wait is a finding. Of mutable parameters each
 //!   non-coherent read is one, of static ones none.
 //! * A load *moved* when PTX has it on one side of a wait, within one turn of the loops around both, and

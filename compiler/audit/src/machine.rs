@@ -1,8 +1,6 @@
 //! The machine code of a PTX module, made with one line for each PTX instruction.
 
-use std::collections::BTreeSet;
-
-use crate::analysis::{Facts, analyse};
+use crate::analysis::{Facts, Said, analyse};
 use crate::kernel::Kernel;
 use crate::moved::{self, Move};
 use crate::ptx::{Module, rewrite};
@@ -60,7 +58,7 @@ impl Machine {
                 line => rewrite::id_of(line).unwrap_or(u32::MAX),
             };
         }
-        let machine_facts = analyse(&mut machine, &BTreeSet::new());
+        let machine_facts = analyse(&mut machine, &Said::default());
         let gaps = machine
             .gaps
             .iter()

@@ -293,7 +293,7 @@ fn address(kernel: &Kernel, node: u32) -> Option<Address> {
                 Some(number) => offset = offset.wrapping_add(number),
                 None => parts.push(source),
             },
-            Source::Used(_) => parts.push(source),
+            Source::Used(_) | Source::Bits(_) | Source::Minus(_) => parts.push(source),
             Source::Reg(reg) => match once.get(&reg) {
                 Some(Some(Step::Sum { parts: inner, .. })) if budget > 0 => {
                     budget -= 1;
@@ -306,7 +306,9 @@ fn address(kernel: &Kernel, node: u32) -> Option<Address> {
     parts.sort_by_key(|part| match part {
         Source::Reg(reg) => (0, *reg, None),
         Source::Used(reg) => (1, *reg, None),
-        Source::Value(value) => (2, 0, Some(*value)),
+        Source::Bits(reg) => (2, *reg, None),
+        Source::Minus(reg) => (3, *reg, None),
+        Source::Value(value) => (4, 0, Some(*value)),
     });
     Some(Address { parts, offset })
 }

@@ -7,7 +7,7 @@
 
 use kernel_abi::Access;
 
-use crate::analysis::{Facts, analyse};
+use crate::analysis::{Facts, Said, analyse};
 use crate::audit::{remark, spot, total, unreadable};
 use crate::code::Code;
 use crate::graph::NodeSet;
@@ -184,7 +184,8 @@ pub fn check_build(
             continue;
         };
         let mut kernel = crate::ptx::lower::lower(&module, function);
-        let declared = (0..duties.params.len() as u32).collect();
+        let pointers = (0..duties.params.len() as u32).collect();
+        let declared = Said { pointers, ..Said::default() };
         let facts = analyse(&mut kernel, &declared);
         let mut machine = sass::lower::lower(&code, section, &info, Lines::Any);
         let machine_facts = analyse(&mut machine, &declared);

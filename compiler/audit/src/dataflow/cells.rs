@@ -1,7 +1,7 @@
 //! Memory of one thread in cells of one word: local memory and call parameters.
 
 use super::{Key, State};
-use crate::values::{Origin, ValueId, Values};
+use crate::values::{ANY_SHARED, Origin, Term, ValueId, Values};
 
 /// A cell that stands for a store to an unknown place of its variable.
 const ANYWHERE: i64 = i64::MIN;
@@ -75,26 +75,70 @@ pub(super) fn copy_slot(state: &mut State, from: u32, to: u32) {
     }
 }
 
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Load,
+    Store,
+}
+
 /// The memory that an access may touch, as far as it is told apart.
-pub(super) fn memory(values: &Values, state: &State, address: ValueId, bytes: u32) -> Vec<Key> {
+pub(super) fn memory(
+    values: &Values,
+    state: &State,
+    address: ValueId,
+    bytes: u32,
+    access: Access,
+) -> Vec<Key> {
     let mut keys = Vec::new();
     for term in values.terms(address) {
         for origin in &term.origins {
-            match origin {
-                Origin::Slot(slot) => {
-                    for (slot, cell) in cells(*slot, term.offset, bytes, state) {
-                        keys.push(Key::Cell(slot, cell));
-                    }
+            if let Origin::Slot(slot) = origin {
+                for (slot, cell) in cells(*slot, term.offset, bytes, state) {
+                    keys.push(Key::Cell(slot, cell));
                 }
-                Origin::Shared => keys.push(Key::SharedMemory),
-                Origin::Param(_)
-                | Origin::ParamSpace(_)
-                | Origin::Global(_)
-                | Origin::Const
-                | Origin::Opaque
-                | Origin::Loose => {}
             }
         }
+        shared(term, bytes, access, &mut keys);
     }
     keys
+}
+
+/// The parts of shared memory that an access through a term touches.
+fn shared(term: &Term, bytes: u32, access: Access, keys: &mut Vec<Key>) {
+    let variables = || {
+        term.origins.iter().filter_map(|origin| match origin {
+            Origin::Shared(variable) => Some(*variable),
+            _ => None,
+        })
+    };
+    let Some(_) = variables().next() else { return };
+    if access == Access::Store {
+        keys.push(Key::SharedMemory);
+    }
+    let mut is_known = false;
+    for variable in variables().filter(|&variable| variable != ANY_SHARED) {
+        is_known = true;
+        if access == Access::Store {
+            keys.push(Key::SharedVariable(variable));
+        }
+        match (term.offset, access) {
+            (Some(offset), _) => {
+                let first = offset.div_euclid(CELL_BYTES);
+                let end = offset.saturating_add(i64::from(bytes.max(1)) - 1);
+                let words = (first..=end.div_euclid(CELL_BYTES)).take(MOST_CELLS as usize);
+                keys.extend(words.map(|word| Key::SharedCell(variable, word)));
+                if access == Access::Load {
+                    keys.push(Key::SharedSomewhere(variable));
+                }
+            }
+            (None, Access::Load) => keys.push(Key::SharedVariable(variable)),
+            (None, Access::Store) => keys.push(Key::SharedSomewhere(variable)),
+        }
+    }
+    match (is_known, access) {
+        (true, Access::Load) | (false, Access::Store) => keys.push(Key::SharedUnknown),
+        (false, Access::Load) => keys.push(Key::SharedMemory),
+        (true, Access::Store) => {}
+    }
 }

@@ -4,6 +4,8 @@
 //! callees, with steps that move values and a role for every access of memory; whatever touches memory
 //! and is not understood is a gap.
 
+use rustc_hash::FxHashMap;
+
 use super::effect::{Class, classify};
 use super::inline::{Context, Layout, branch_targets, call_lists, called, lay_out};
 use super::parse::type_bits;
@@ -11,7 +13,7 @@ use super::{Formal, Function, Instruction, Module, Operand, Space};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
 use crate::kernel::{Gap, Kernel, Param, Place, Role, is_harmless_function};
-use crate::values::{Origin, ValueId, Values};
+use crate::values::{ANY_SHARED, DYNAMIC_SHARED, Origin, ValueId, Values};
 
 mod compute;
 mod memory;
@@ -34,7 +36,11 @@ pub(crate) fn lower(module: &Module, function: &Function) -> Kernel {
         roles: vec![Role::None; count],
         places: vec![Place { id: u32::MAX, address: 0 }; count],
         gaps: layout.gaps.clone(),
+        shared_of: FxHashMap::default(),
     };
+    for context in &layout.contexts {
+        lowering.shared_of.entry(&context.function.name).or_insert(context.first_slot);
+    }
     if !module.wide {
         lowering.gaps.push(Gap { node: None, message: "addresses have 32 bits".to_owned() });
     }
@@ -89,6 +95,8 @@ struct Lowering<'a> {
     roles: Vec<Role>,
     places: Vec<Place>,
     gaps: Vec<Gap>,
+    /// First variable of the first call of each function.
+    shared_of: FxHashMap<&'a str, u32>,
 }
 
 /// The context and node of the instruction that is being lowered.
@@ -402,6 +410,22 @@ impl<'a> Lowering<'a> {
         operands.iter().flat_map(|operand| self.registers(at, operand)).map(Source::Used).collect()
     }
 
+    /// The number of a variable of shared memory, of the module or of the function of a context. Each
+    /// function has its variables once, however often it is called.
+    fn shared(&self, var: u32, context: Option<&Context<'_>>) -> u32 {
+        let (info, number) = match context {
+            None => (&self.module.vars[var as usize], var),
+            Some(context) => {
+                let first = self.shared_of.get(context.function.name.as_str());
+                let first = first.copied().unwrap_or(context.first_slot);
+                let number = self.module.vars.len() as u32 + first + var;
+                (&context.function.vars[var as usize], number)
+            }
+        };
+        let has_no_size = info.is_array && matches!(info.bytes, 0 | u32::MAX);
+        if has_no_size { DYNAMIC_SHARED } else { number }
+    }
+
     /// The value of an operand.
     fn source(&mut self, at: At, operand: &Operand) -> Source {
         let context = self.context_of(at);
@@ -411,7 +435,7 @@ impl<'a> Lowering<'a> {
             Operand::ModuleVar(var, offset) => {
                 let origin = match self.module.vars[*var as usize].space {
                     Space::Global | Space::Texture => Origin::Global(*var),
-                    Space::Shared => Origin::Shared,
+                    Space::Shared => Origin::Shared(self.shared(*var, None)),
                     Space::Const => Origin::Const,
                     Space::Local | Space::Param => Origin::Opaque,
                 };
@@ -430,7 +454,7 @@ impl<'a> Lowering<'a> {
                         }
                     }
                     Space::Local => Origin::Slot(context.first_slot + var),
-                    Space::Shared => Origin::Shared,
+                    Space::Shared => Origin::Shared(self.shared(*var, Some(context))),
                     Space::Const => Origin::Const,
                     Space::Global | Space::Texture => Origin::Opaque,
                 };
@@ -454,10 +478,10 @@ impl<'a> Lowering<'a> {
         };
         match space {
             Some(Space::Shared) => {
-                parts.push(Source::Value(self.values.origin(Origin::Shared, None)));
+                parts.push(Source::Value(self.values.origin(Origin::Shared(ANY_SHARED), Some(0))));
             }
             Some(Space::Const) => {
-                parts.push(Source::Value(self.values.origin(Origin::Const, None)));
+                parts.push(Source::Value(self.values.origin(Origin::Const, Some(0))));
             }
             Some(Space::Global | Space::Local | Space::Param | Space::Texture) | None => {}
         }

@@ -12,7 +12,7 @@ use super::{Code, Instruction, Operand, REGISTERS, Reg};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
 use crate::kernel::{Gap, Kernel, Named, Order, Param, Place, Role, is_harmless_function};
-use crate::values::{Origin, ValueId, Values};
+use crate::values::{ANY_SHARED, Origin, ValueId, Values};
 
 mod compute;
 
@@ -375,7 +375,7 @@ impl Lowering<'_> {
             }
             Class::LoadShared => {
                 let mut addr = self.address(instruction, 0);
-                addr.push(Source::Value(self.values.origin(Origin::Shared, None)));
+                addr.push(Source::Value(self.values.origin(Origin::Shared(ANY_SHARED), None)));
                 self.load(node, instruction, &addr);
                 // Tensor memory and atomics are no loads of shared memory.
                 if !matches!(instruction.base.as_str(), "LDS" | "LDSM" | "ULDS") {

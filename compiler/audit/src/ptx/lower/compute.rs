@@ -1,14 +1,14 @@
 //! How values move through arithmetic.
 //!
 //! A pointer stays one through moves, conversions of address space, additions and picks. Products,
-//! shifts and comparisons give numbers.
+//! shifts and comparisons give numbers, which may hold bits of it.
 
 use super::super::{Instruction, Operand};
 use super::{At, Lowering, elements, has};
 use crate::dataflow::{Source, Step};
 use crate::kernel::Role;
 use crate::ptx::parse::type_bits;
-use crate::values::{Origin, ValueId};
+use crate::values::{ANY_SHARED, Origin, ValueId};
 
 impl Lowering<'_> {
     pub(super) fn compute(&mut self, at: At, instruction: &Instruction) {
@@ -74,19 +74,21 @@ impl Lowering<'_> {
                     self.roles[at.node as usize] = Role::Touch { addr: vec![src] };
                 } else if !to {
                     let space = instruction.modifiers.iter().find_map(|name| match name.as_str() {
-                        "shared" | "shared::cta" | "shared::cluster" => Some(Origin::Shared),
+                        "shared" | "shared::cta" | "shared::cluster" => {
+                            Some(Origin::Shared(ANY_SHARED))
+                        }
                         "const" => Some(Origin::Const),
                         _ => None,
                     });
                     if let Some(origin) = space {
-                        parts.push(Source::Value(self.values.origin(origin, None)));
+                        parts.push(Source::Value(self.values.origin(origin, Some(0))));
                     }
                 }
                 Step::Sum { dst, parts }
             }
             "mapa" => Step::Sum {
                 dst,
-                parts: vec![Source::Value(self.values.origin(Origin::Shared, None))],
+                parts: vec![Source::Value(self.values.origin(Origin::Shared(ANY_SHARED), None))],
             },
             "add" | "addc" => {
                 let parts = self.sources(at, operands.get(1..3)?);
@@ -120,7 +122,13 @@ impl Lowering<'_> {
             "or" | "xor" => self.mixed(at, dst, operands.get(1..3)?),
             "lop3" => self.mixed(at, dst, operands.get(1..4)?),
             "prmt" => self.mixed(at, dst, operands.get(1..3)?),
-            "not" | "cnot" | "neg" | "abs" => return None,
+            // The complement is what is left of all ones.
+            name @ ("not" | "neg") => Step::Less {
+                dst,
+                from: Source::Value(self.values.constant(if name == "not" { -1 } else { 0 })),
+                by: self.source(at, operands.get(1)?),
+            },
+            "cnot" | "abs" => return None,
             "cvt" => {
                 let mut types = instruction
                     .modifiers
@@ -164,7 +172,8 @@ impl Lowering<'_> {
                     return None;
                 }
                 parts.push(Source::Value(ValueId::NUMBER));
-                parts.extend(self.uses(at, factors));
+                let factors = factors.iter().flat_map(|factor| self.registers(at, factor));
+                parts.extend(factors.map(Source::Bits));
             }
         }
         Some(Step::Sum { dst, parts })

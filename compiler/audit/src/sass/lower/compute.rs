@@ -106,7 +106,7 @@ impl Lowering<'_> {
         } else {
             parts.push(Source::Value(ValueId::NUMBER));
             let factors = [left, right].into_iter().filter_map(|operand| operand.register());
-            parts.extend(factors.map(Source::Used));
+            parts.extend(factors.map(Source::Bits));
         }
         parts.extend(self.predicates(sources));
         Some(Step::Sum { dst, parts })
@@ -138,7 +138,7 @@ impl Lowering<'_> {
         match operand {
             Operand::Reg { reg: Reg::Numbered(number), negated } => {
                 let number = pair_word(*number, word);
-                if *negated { Source::Used(number) } else { Source::Reg(number) }
+                if *negated { Source::Minus(number) } else { Source::Reg(number) }
             }
             other => self.source(other),
         }
