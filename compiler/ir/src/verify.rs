@@ -149,10 +149,10 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "buffers",
-        codes: &[Code::E0116, Code::E0120, Code::E0172, Code::E0219],
+        codes: &[Code::E0116, Code::E0120, Code::E0172, Code::E0175, Code::E0219],
         proves: "R7: what other CTAs of the launch store is read behind an arrival, a wait or a meeting that orders it; \
-                 no two threads of a CTA touch an element of a buffer between two `sync`s, one of them writing; no two \
-                 rounds of a work list store to one element",
+                 no two CTAs store to one element in no order; no two threads of a CTA touch an element of a buffer \
+                 between two `sync`s, one of them writing; no two rounds of a work list store to one element",
         run: Run::Kernel(buffers::check),
     },
     Pass {

@@ -110,6 +110,7 @@ codes! {
     E0172 "rounds of a work list that store to one element";
     E0173 "round of a work list that depends on its CTA";
     E0174 "signals of a counter that do not add up";
+    E0175 "element that several CTAs store to";
 
     // Names, types, shapes, constants.
     E0201 "unknown name";

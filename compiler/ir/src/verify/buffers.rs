@@ -652,6 +652,21 @@ impl<'a> Walk<'a> {
                     .help("what is left depends on which comes first: let an earlier kernel do one of them, or the last CTA: `if arrive.last c[i] of n { … }`"),
                 );
             }
+            for (later, earlier) in seen.twice(&sharing) {
+                let mut finding = Diagnostic::error(
+                    Code::E0175,
+                    format!("several CTAs may store to one element of `{}`", param.name),
+                )
+                .label(later, "nothing says that only one CTA stores to these elements");
+                if later != earlier {
+                    finding = finding.secondary(earlier, "stored to here");
+                }
+                self.sink.push(
+                    finding.secondary(param.span, format!("declared `{}`", param.access)).help(
+                        "let the place say which CTA it is: `y[cta.x, …]`, or let one CTA store: `if cta.x == 0 { … }`",
+                    ),
+                );
+            }
             for (later, earlier) in seen.rounds(&sharing) {
                 self.sink.push(
                     Diagnostic::error(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::scalars::{Facts, Form, Interval, Knowledge, Symbol};
 use super::place::{Place, Reach};
 use super::words::CtaDigit;
-use crate::kernel::{AxisIndex, Kernel, Op, ParamId, ValueId, ViewAxis};
+use crate::kernel::{AxisIndex, ClusterAxis, Kernel, Op, ParamId, ValueId, ViewAxis};
 
 /// Axes of the grid.
 type GridAxes = [bool; 3];
@@ -76,8 +76,12 @@ pub(super) struct Owners {
     axes: Vec<(Vec<(ViewAxis, i128)>, Owner)>,
     /// The only CTA along an axis of the grid that comes here.
     only: [Option<i128>; 3],
-    /// Digits of the CTA's number in the positions along an axis.
+    /// Digits of the CTA's number, and its place in the cluster, in the positions along an axis.
     digits: Vec<Digit>,
+    /// The only place in the cluster along an axis that comes here.
+    place: [Option<i128>; 3],
+    /// Extents of the cluster.
+    cluster: [u32; 3],
 }
 
 /// Positions `factor * symbol + something in lo..=hi` along an axis.
@@ -88,11 +92,41 @@ struct Digit {
     factor: i128,
     lo: i128,
     hi: i128,
+    says: Part,
+}
+
+/// What a symbol says of the CTA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Its place in the cluster along these axes.
+    Place(GridAxes),
+    /// The quotient of its index along an axis of the grid.
+    Quotient(u8, i128),
+    /// Some other digit.
+    Other,
+}
+
+impl Part {
+    fn of(kernel: &Kernel, known: &Knowledge<'_>, symbol: Symbol) -> Part {
+        match symbol {
+            Symbol::Cluster(ClusterAxis::Along(axis)) => {
+                Part::Place([0, 1, 2].map(|other| other == axis))
+            }
+            // The rank is made of the places along all axes of the cluster.
+            Symbol::Cluster(ClusterAxis::Rank) => {
+                Part::Place(kernel.launch.cluster.map(|extent| extent > 1))
+            }
+            symbol => match known.quotient_of_cta(symbol) {
+                Some((axis, divisor)) => Part::Quotient(axis, divisor),
+                None => Part::Other,
+            },
+        }
+    }
 }
 
 impl Digit {
     /// The digits of the CTA's number in an access.
-    fn all(known: &Knowledge<'_>, place: &Place) -> Vec<Digit> {
+    fn all(kernel: &Kernel, known: &Knowledge<'_>, place: &Place) -> Vec<Digit> {
         let mut found = Vec::new();
         for (axis, side) in place.axes.iter().zip(&place.sides) {
             let (start, len) = match &side.reach {
@@ -100,7 +134,8 @@ impl Digit {
                 Reach::Each(form) => (form, 1),
             };
             for (&symbol, &factor) in &start.terms {
-                if !known.is_digit_of_cta(symbol) {
+                let says = Part::of(kernel, known, symbol);
+                if says == Part::Other && !known.is_digit_of_cta(symbol) {
                     continue;
                 }
                 let rest = start.plus(-factor, &Form::symbol(symbol));
@@ -110,7 +145,7 @@ impl Digit {
                     continue;
                 };
                 let hi = hi.saturating_add(i128::from(len.max(1)) - 1);
-                found.push(Digit { axis: axis.clone(), symbol, factor, lo, hi });
+                found.push(Digit { axis: axis.clone(), symbol, factor, lo, hi, says });
             }
         }
         found
@@ -152,10 +187,25 @@ impl Owners {
             let Interval { lo, hi } = known.refined(&cta, &place.facts);
             lo.filter(|_| lo == hi)
         };
+        let cluster = kernel.launch.cluster;
+        // Of a cluster along one axis the rank is the place along it.
+        let along = |axis: usize| {
+            let is_row = (0..3).all(|other| other == axis || cluster[other] <= 1);
+            let rank = is_row.then_some(ClusterAxis::Rank);
+            let own = ClusterAxis::Along(axis as u8);
+            let mut places = std::iter::once(own).chain(rank).filter_map(|of| {
+                let symbol = Form::symbol(Symbol::Cluster(of));
+                let Interval { lo, hi } = known.refined(&symbol, &place.facts);
+                lo.filter(|_| lo == hi)
+            });
+            places.next()
+        };
         Owners {
             axes: axes.chain(sums).collect(),
             only: [only(0), only(1), only(2)],
-            digits: if of_ranks { Vec::new() } else { Digit::all(known, place) },
+            digits: if of_ranks { Vec::new() } else { Digit::all(kernel, known, place) },
+            place: [along(0), along(1), along(2)],
+            cluster,
         }
     }
 
@@ -218,11 +268,34 @@ impl Owners {
         };
         for (of, owner) in &self.axes {
             if let ([(axis, 1)], Some((factor, lo, hi))) = (of.as_slice(), whole(owner)) {
-                let (axis, symbol) = (axis.clone(), digit.symbol);
-                found.push(Digit { axis, symbol, factor, lo, hi });
+                let (axis, symbol, says) = (axis.clone(), digit.symbol, Part::Other);
+                found.push(Digit { axis, symbol, factor, lo, hi, says });
             }
         }
         found
+    }
+
+    /// True where no two CTAs that differ along an axis of the grid have one position, by their places in the clusters and
+    /// by which clusters they are in.
+    fn tell_clusters_apart(&self, other: &Owners, axis: usize, grid: [u32; 3]) -> bool {
+        let Some(&size) = self.cluster.get(axis).filter(|&&size| size > 1) else { return false };
+        let tells = |wanted: &dyn Fn(Part) -> bool| {
+            self.digits.iter().filter(|mine| wanted(mine.says)).any(|mine| {
+                let is_same = |theirs: &&Digit| {
+                    (&theirs.axis, theirs.symbol, theirs.factor)
+                        == (&mine.axis, mine.symbol, mine.factor)
+                };
+                other.digits.iter().filter(is_same).any(|theirs| {
+                    let width = mine.hi.max(theirs.hi).checked_sub(mine.lo.min(theirs.lo));
+                    width.is_some_and(|width| width < mine.factor.saturating_abs())
+                })
+            })
+        };
+        let of_place = self.place[axis].is_some() && self.place[axis] == other.place[axis]
+            || tells(&|part| matches!(part, Part::Place(axes) if axes[axis]));
+        let of_cluster = grid[axis] == size
+            || tells(&|part| part == Part::Quotient(axis as u8, i128::from(size)));
+        of_place && of_cluster
     }
 
     /// True where no other CTA touches by `other` what a CTA touches by `self`; of `between` an extent is 1 where CTAs
@@ -237,6 +310,8 @@ impl Owners {
                 apart = [0, 1, 2].map(|axis| apart[axis] || found[axis]);
             }
         }
+        let apart =
+            [0, 1, 2].map(|axis| apart[axis] || self.tell_clusters_apart(other, axis, grid));
         apart == [true; 3]
     }
 }

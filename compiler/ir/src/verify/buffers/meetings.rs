@@ -331,6 +331,19 @@ impl Seen {
         })
     }
 
+    /// Stores to what other CTAs store to as well, by the same statement or another one; rounds of work lists aside.
+    pub(super) fn twice(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
+        let is_plain = |store: &Store| store.does == Does::Write && !store.in_list;
+        let own = self.stores.iter().filter(|store| is_plain(store)).filter(|store| {
+            let between = std::iter::once((sharing.launch.grid, None))
+                .chain(sharing.of_last(store.news.by, store.news.by));
+            sharing.conflict((&store.owners, &store.owners), between)
+        });
+        let own = own.map(|store| (store.span, store.span));
+        let others = self.unordered(sharing, |a, b| is_plain(a) && is_plain(b));
+        own.chain(others).collect()
+    }
+
     /// Accesses, each with an earlier one that another CTA may do to the same, of those pairs that need an order.
     fn unordered(
         &self,

@@ -36,7 +36,7 @@ impl<'k> Missing<'k> {
             Code::E0142 | Code::E0146 | Code::E0147 | Code::E0161 => labels.to_an_end(finding.code),
             Code::E0119 => labels.filled(),
             Code::E0163 => labels.copied_out(),
-            Code::E0116 => labels.agents(
+            Code::E0116 | Code::E0175 => labels.agents(
                 ["another CTA", "a CTA"],
                 "an arrival, an `await` or a meeting behind the first and ahead of the second",
             ),
