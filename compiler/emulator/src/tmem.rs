@@ -49,7 +49,7 @@ impl Column {
         let store = self.stores.iter().copied().find(|&store| !by.has_seen(store));
         let unseen = |done: &[Stamp]| !done.iter().any(|&stamp| by.has_seen(stamp));
         let used = self.uses.iter().find(|(_, _, done)| unseen(done));
-        store.or(used.map(|&(role, span, _)| Stamp::of(role, u64::MAX, span)))
+        store.or(used.map(|&(role, span, _)| Stamp::of(by.cta(), role, u64::MAX, span)))
     }
 
     /// A product that the clock has not seen complete.

@@ -480,12 +480,18 @@ impl<'a> Walk<'a> {
         }
         let by = By { role: self.role_number(), last: self.last };
         let told = self.waited.words(by.role);
+        let grid = self.kernel.launch.grid;
+        let alone = does == Does::Write
+            && !of_ranks
+            && !owners.is_private(&owners, grid, grid)
+            && self.known.are_apart(&place.starts());
         let seen = self.seen.entry(param).or_default();
         // A copy goes on behind its statement; an atomic with a result does not.
         let late = of_ranks || spread.is_none() && !matches!(does, Does::Change(_));
         if is_store {
             let in_list = !self.tickets.is_empty();
-            let store = Store::new(owners, place.span, does, by).told(told);
+            let alone = alone.then(|| place.starts());
+            let store = Store::new(owners, place.span, does, by).told(told).alone(alone);
             seen.store(store.late(late).in_list(in_list));
         } else {
             // The compiler puts a fence ahead of each copy that reads a buffer which the kernel may store to.
@@ -652,7 +658,8 @@ impl<'a> Walk<'a> {
                     .help("what is left depends on which comes first: let an earlier kernel do one of them, or the last CTA: `if arrive.last c[i] of n { … }`"),
                 );
             }
-            for (later, earlier) in seen.twice(&sharing) {
+            let stores = Sharing::new(&self.kernel.launch, &words, MAX_PAIRS);
+            for (later, earlier) in seen.twice(&stores) {
                 let mut finding = Diagnostic::error(
                     Code::E0175,
                     format!("several CTAs may store to one element of `{}`", param.name),
@@ -707,7 +714,7 @@ impl<'a> Walk<'a> {
                     ),
                 );
             }
-            if let Some(span) = sharing.left_out.get() {
+            if let Some(span) = sharing.left_out.get().or(stores.left_out.get()) {
                 let message =
                     format!("too many accesses of `{}` to compare between CTAs", param.name);
                 self.sink.push(

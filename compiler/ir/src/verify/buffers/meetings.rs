@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use kernel_dsl::source::Span;
 
+use super::super::scalars::Form;
 use super::super::told::{Said, Worker};
 use super::ctas::Owners;
 use super::words::CtaDigit;
@@ -76,6 +77,8 @@ pub(super) struct Store {
     late: bool,
     /// A round of a work list does it.
     in_list: bool,
+    /// Its places, where it was computed that no two CTAs have one in common.
+    alone: Option<Vec<(Form, u32)>>,
     news: News,
     /// Loads before it.
     behind: Behind,
@@ -94,6 +97,7 @@ impl Store {
             does,
             late: false,
             in_list: false,
+            alone: None,
             news: News::of(by),
             behind: Behind::new(),
             behind_stores: Behind::new(),
@@ -110,6 +114,10 @@ impl Store {
         Store { late, ..self }
     }
 
+    pub(super) fn alone(self, alone: Option<Vec<(Form, u32)>>) -> Store {
+        Store { alone, ..self }
+    }
+
     pub(super) fn in_list(self, in_list: bool) -> Store {
         Store { in_list, ..self }
     }
@@ -117,7 +125,7 @@ impl Store {
     /// True where one may stand for both, if news of neither has gone to other CTAs.
     fn is_like(&self, other: &Store) -> bool {
         let of = |store: &Store| (store.does, store.late, store.in_list, store.news.by);
-        of(self) == of(other) && self.owners == other.owners
+        of(self) == of(other) && self.owners == other.owners && self.alone == other.alone
     }
 }
 
@@ -334,13 +342,16 @@ impl Seen {
     /// Stores to what other CTAs store to as well, by the same statement or another one; rounds of work lists aside.
     pub(super) fn twice(&self, sharing: &Sharing<'_>) -> Vec<(Span, Span)> {
         let is_plain = |store: &Store| store.does == Does::Write && !store.in_list;
-        let own = self.stores.iter().filter(|store| is_plain(store)).filter(|store| {
+        let own = self.stores.iter().filter(|store| is_plain(store) && store.alone.is_none());
+        let own = own.filter(|store| {
             let between = std::iter::once((sharing.launch.grid, None))
                 .chain(sharing.of_last(store.news.by, store.news.by));
             sharing.conflict((&store.owners, &store.owners), between)
         });
         let own = own.map(|store| (store.span, store.span));
-        let others = self.unordered(sharing, |a, b| is_plain(a) && is_plain(b));
+        let others = self.unordered(sharing, |a, b| {
+            is_plain(a) && is_plain(b) && (a.alone.is_none() || a.alone != b.alone)
+        });
         own.chain(others).collect()
     }
 

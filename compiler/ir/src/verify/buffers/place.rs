@@ -80,6 +80,15 @@ impl Place {
             && self.flight == other.flight
     }
 
+    /// Along each axis of the view the first position, and how many there are.
+    pub(super) fn starts(&self) -> Vec<(Form, u32)> {
+        let along = |side: &Side| match &side.reach {
+            Reach::Run { start, len, .. } => (start.clone(), *len),
+            Reach::Each(form) => (form.clone(), 1),
+        };
+        self.sides.iter().map(along).collect()
+    }
+
     /// A word that one thread changes, which lies apart from nothing.
     pub(super) fn of_word(
         (param, start, span): (ParamId, Form, Span),

@@ -83,6 +83,8 @@ impl Joint {
 /// Sums of axes that are followed, at most.
 const MAX_JOINTS: usize = 16;
 /// CTAs of which a value is computed one by one, at most.
+/// CTAs of which every two are compared.
+const MAX_BOXES: u64 = 512;
 const MAX_CTAS: u64 = 1 << 16;
 
 impl Knowledge<'_> {
@@ -274,17 +276,74 @@ impl Knowledge<'_> {
                         number % divisor
                     }
                 },
-                Symbol::Cluster(_) | Symbol::Other(_) | Symbol::Earlier(_) | Symbol::Rounds(_) => {
-                    return None;
-                }
+                Symbol::Cluster(axis) => self.in_cluster(axis, cta),
+                Symbol::Other(_) | Symbol::Earlier(_) | Symbol::Rounds(_) => return None,
             };
             sum = sum.checked_add(factor.checked_mul(value)?)?;
         }
         Some(sum)
     }
 
+    /// The place of a CTA in its cluster.
+    fn in_cluster(&self, axis: ClusterAxis, cta: [u32; 3]) -> i128 {
+        let cluster = self.kernel.launch.cluster.map(|extent| extent.max(1));
+        let [x, y, z] = [0, 1, 2].map(|axis| i128::from(cta[axis] % cluster[axis]));
+        match axis {
+            ClusterAxis::Along(0) => x,
+            ClusterAxis::Along(1) => y,
+            ClusterAxis::Along(_) => z,
+            ClusterAxis::Rank => x + i128::from(cluster[0]) * (y + i128::from(cluster[1]) * z),
+        }
+    }
+
+    /// True where no two CTAs have a position in common: of each axis of a buffer the first position and how many there
+    /// are. What `cta` says of them is computed for each CTA; the rest is any number of its interval.
+    pub(in crate::verify) fn are_apart(&self, axes: &[(Form, u32)]) -> bool {
+        let [x, y, z] = self.kernel.launch.grid;
+        if u64::from(x) * u64::from(y) * u64::from(z) > MAX_BOXES {
+            return false;
+        }
+        let no_cta = [0; 3];
+        let mut parts = Vec::new();
+        for (start, len) in axes {
+            let (mut of_cta, mut rest) = (Form::constant(start.constant), Form::default());
+            for (&symbol, &factor) in &start.terms {
+                let of =
+                    self.on_cta(&Form::symbol(symbol), no_cta).map_or(&mut rest, |_| &mut of_cta);
+                of.terms.insert(symbol, factor);
+            }
+            let Interval { lo: Some(lo), hi: Some(hi) } = self.interval(&rest) else { continue };
+            parts.push((of_cta, lo, hi.saturating_add(i128::from(*len) - 1)));
+        }
+        let place = |cta: [u32; 3]| -> Option<Vec<(i128, i128)>> {
+            let along = |(form, lo, hi): &(Form, i128, i128)| {
+                let at = self.on_cta(form, cta)?;
+                Some((at.checked_add(*lo)?, at.checked_add(*hi)?))
+            };
+            parts.iter().map(along).collect()
+        };
+        let ctas = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z])));
+        let Some(places) = ctas.map(place).collect::<Option<Vec<_>>>() else { return false };
+        let meet = |a: &[(i128, i128)], b: &[(i128, i128)]| {
+            a.iter().zip(b).all(|((lo, hi), (low, high))| lo <= high && low <= hi)
+        };
+        places.iter().enumerate().all(|(n, a)| places[..n].iter().all(|b| !meet(a, b)))
+    }
+
+    /// True where the place in a cluster is a part of a form, or of a number that it has a digit of.
+    fn is_of_cluster(&self, form: &Form) -> bool {
+        form.terms.keys().any(|symbol| {
+            let of = self.alike.quotient_of.get(symbol).or(self.alike.remainder_of.get(symbol));
+            matches!(symbol, Symbol::Cluster(_))
+                || of.is_some_and(|(number, _)| self.is_of_cluster(number))
+        })
+    }
+
     /// For each value of a form that follows from `cta`, how many CTAs have it.
     pub(in crate::verify) fn shares(&self, form: &Form) -> Option<Vec<u64>> {
+        if self.is_of_cluster(form) {
+            return None;
+        }
         let [x, y, z] = self.kernel.launch.grid;
         if u64::from(x) * u64::from(y) * u64::from(z) > MAX_CTAS {
             return None;

@@ -60,7 +60,9 @@ impl Knowledge<'_> {
     /// True where `form >= 0` follows from the intervals, one fact, or two.
     pub(in crate::verify) fn proves(&self, form: &Form, facts: &Facts) -> bool {
         let at_least_zero = |f: &Form| self.interval(f).lo.is_some_and(|lo| lo >= 0);
-        if at_least_zero(form) {
+        // A path that nobody takes proves anything.
+        let is_false = |fact: &Form| fact.terms.is_empty() && fact.constant < 0;
+        if at_least_zero(form) || facts.iter().any(is_false) {
             return true;
         }
         let around = |form: &Form| {
