@@ -93,6 +93,26 @@ fn check_lists_the_passes() {
 }
 
 #[test]
+fn check_prints_proofs() {
+    let path = "tests/suite/verify/ranks/accept.tile";
+    let answer = kernelc(["check", "--proofs", path]).expect_code(0);
+    for text in
+        ["ordered: store `inbox`", "-signal-> `await ready`", "apart: ", "used again after 2"]
+    {
+        assert!(answer.stdout.contains(text), "{text} is missing:\n{}", answer.stdout);
+    }
+    assert!(!answer.stdout.contains(": open: "), "{}", answer.stdout);
+    let rows = kernelc(["check", "--proofs", "--format", "json", path]).expect_code(0).json_lines();
+    assert!(rows.iter().any(|row| row["verdict"] == "ordered" && row["lines"].is_array()));
+    let drawn = kernelc(["check", "--proofs", "--dot", path]).expect_code(0);
+    assert!(drawn.stdout.contains("digraph \"plain"), "{}", drawn.stdout);
+    // What is refused is open.
+    let answer = kernelc_with_input(["check", "--proofs", "-"], EARLY.as_bytes()).expect_code(1);
+    assert!(answer.stdout.contains("open: earlier launches and load `x`"), "{}", answer.stdout);
+    kernelc(["check", "--proofs", "--format", "sarif", path]).expect_code(2);
+}
+
+#[test]
 fn check_tells_how_long_the_passes_took() {
     let kernels = "models/kimi_k3/kernels/gemv.tile";
     let rows = kernelc(["check", "--timings", "--format", "json", kernels]);

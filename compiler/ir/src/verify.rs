@@ -9,6 +9,7 @@ mod bounds;
 mod buffers;
 mod cluster;
 mod device;
+pub mod happens_before;
 mod memory_order;
 mod missing;
 mod pipes;

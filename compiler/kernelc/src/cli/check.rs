@@ -8,9 +8,9 @@ use clap::Args;
 use kernel_dsl::diag::{Code, Diagnostic, Severity};
 use kernel_dsl::source::SourceMap;
 use kernel_ir::pipeline::{self, Front};
-use kernel_ir::sema::{Bindings, KernelTemplate};
+use kernel_ir::sema::{self, Bindings, KernelTemplate};
 use kernel_ir::target::Target;
-use kernel_ir::verify::{Moment, PASSES};
+use kernel_ir::verify::{Moment, PASSES, happens_before};
 
 use super::{Answer, Cli, Format, exit};
 use crate::build_file::BuildFile;
@@ -41,6 +41,13 @@ pub struct CheckArgs {
     /// Print how long the passes took for each kernel, and the slowest pass of each.
     #[arg(long, conflicts_with = "list")]
     pub timings: bool,
+    /// Print for each two statements on the same memory how the happens-before graph orders them, or why they never meet;
+    /// and what it does not have.
+    #[arg(long, conflicts_with = "list")]
+    pub proofs: bool,
+    /// With --proofs: print the graph for Graphviz instead.
+    #[arg(long, requires = "proofs")]
+    pub dot: bool,
 }
 
 /// Checks files.
@@ -50,6 +57,9 @@ pub fn run(cli: &Cli, args: &CheckArgs) -> Answer {
     }
     if args.timings && cli.format == Format::Sarif {
         return *session::usage(cli.format, "SARIF has no place for --timings");
+    }
+    if args.proofs && cli.format == Format::Sarif {
+        return *session::usage(cli.format, "SARIF has no place for --proofs");
     }
     let mut all = Answer::default();
     let mut timings = Vec::new();
@@ -125,6 +135,8 @@ struct Found {
     trusted: Vec<String>,
     instances: usize,
     timings: Vec<Timing>,
+    /// Proofs or graphs as text.
+    proofs: String,
 }
 
 fn one(
@@ -161,12 +173,22 @@ fn one(
             );
         }
         for point in points {
+            if args.proofs {
+                found.proofs.push_str(&proofs(
+                    cli.format,
+                    &session.sources,
+                    args,
+                    template,
+                    &point,
+                ));
+            }
             kernel(&session.sources, args, template, &point, &mut found);
         }
     }
     timings.append(&mut found.timings);
     dedup(&mut found.diagnostics);
     let mut answer = output::diagnostics(cli.format, &session.sources, &found.diagnostics);
+    answer.stdout.push_str(&found.proofs);
     if cli.format == Format::Text {
         found.trusted.iter().for_each(|lines| answer.stdout.push_str(lines));
         if answer.code == exit::OK {
@@ -259,6 +281,54 @@ fn kernel(
             }
         }
     }
+}
+
+/// What the happens-before graph says of a kernel, accepted or not; nothing where there is no kernel.
+fn proofs(
+    format: Format,
+    sources: &SourceMap,
+    args: &CheckArgs,
+    template: &KernelTemplate,
+    point: &Bindings,
+) -> String {
+    let mut targets = template.targets();
+    targets.retain(|t| args.target.is_empty() || args.target.contains(t));
+    let mut out = String::new();
+    for target in targets {
+        let Ok(kernel) = sema::instantiate(template, point, target) else { continue };
+        let proofs = happens_before::prove(&kernel);
+        let name = format!("{} {target}", named(template, point));
+        if args.dot {
+            out.push_str(&proofs.dot(sources, &name));
+            continue;
+        }
+        if format == Format::Json {
+            for proof in &proofs.proofs {
+                let line = serde_json::json!({
+                    "kernel": named(template, point),
+                    "target": target.to_string(),
+                    "memory": proof.memory,
+                    "between": proof.between,
+                    "verdict": proof.verdict.name(),
+                    "lines": proof.places.map(|place| sources.start(place).line),
+                    "why": proof.why.resolved(sources, None),
+                });
+                out.push_str(&format!("{line}\n"));
+            }
+            let line = serde_json::json!({
+                "kernel": named(template, point),
+                "target": target.to_string(),
+                "left_out": proofs.left_out,
+            });
+            out.push_str(&format!("{line}\n"));
+            continue;
+        }
+        out.push_str(&format!("{name}\n"));
+        for line in proofs.lines(sources) {
+            out.push_str(&format!("  {line}\n"));
+        }
+    }
+    out
 }
 
 /// The kernel with its bindings: `gemv_bf16 K=7168,M=1,N=3216`.

@@ -1,0 +1,497 @@
+//! Every two accesses of one memory: apart, ordered, or neither.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel_abi::Access;
+use kernel_dsl::diag::Fact;
+use kernel_dsl::source::Span;
+use petgraph::graph::NodeIndex;
+
+use super::agents::Scope;
+use super::graph::{Arm, Edge};
+use super::text;
+use super::touch::{Apart, Kind, Memory, Places, Reach, Touch};
+use super::trace::{MAX_EVENTS, Trace};
+use super::{Proof, Proofs, Verdict};
+use crate::kernel::{Kernel, ParamId, RANK, ValueId};
+
+/// Pairs of accesses that are looked at, at most.
+const MAX_PAIRS: usize = 60_000;
+/// Proofs that are split by a choice, at most.
+const MAX_SPLIT_PROOFS: u32 = 500;
+
+/// What was found of two statements so far.
+#[derive(Default)]
+struct Summary {
+    /// Two accesses that neither is found for, and why they are left out.
+    open: Option<(usize, usize, Option<&'static str>)>,
+    /// Two accesses in order, a write first, and a read first.
+    ordered: [Option<(usize, usize)>; 2],
+    apart: Option<Apart>,
+}
+
+/// What an event comes before, once for each event and condition.
+type Reached = BTreeMap<(NodeIndex, Vec<Arm>, [bool; 3]), Vec<bool>>;
+
+struct Judge<'a, 'k> {
+    trace: &'a Trace<'k>,
+    places: Places<'a>,
+    reached: Reached,
+    /// Conditions that hold where an event happens.
+    implied: BTreeMap<NodeIndex, BTreeSet<Arm>>,
+    /// Proofs that may still be split by a choice.
+    splits: u32,
+}
+
+pub(super) fn judge(
+    trace: &Trace<'_>,
+    loops_of: &BTreeMap<ValueId, BTreeSet<ValueId>>,
+    proofs: &mut Proofs,
+) {
+    let places = Places { kernel: trace.kernel, known: trace.known, loops_of };
+    let splits = if trace.graph.has_choices() { MAX_SPLIT_PROOFS } else { 0 };
+    let mut judge =
+        Judge { trace, places, reached: Reached::new(), implied: BTreeMap::new(), splits };
+    if trace.scope == Scope::Threads {
+        judge.launches(proofs);
+        text::rings(trace, proofs);
+    }
+    if trace.scope == Scope::Ranks {
+        text::flags(trace, proofs);
+    }
+    judge.pairs(proofs);
+    proofs.touched.extend(trace.touches.iter().map(|touch| touch.span));
+}
+
+impl Judge<'_, '_> {
+    fn pairs(&mut self, proofs: &mut Proofs) {
+        let mut by_memory: BTreeMap<Memory, Vec<usize>> = BTreeMap::new();
+        for (number, touch) in self.trace.touches.iter().enumerate() {
+            by_memory.entry(touch.memory).or_default().push(number);
+        }
+        let mut left = MAX_PAIRS;
+        for (memory, touches) in by_memory {
+            let mut found: BTreeMap<(Span, Span), Summary> = BTreeMap::new();
+            for (at, &i) in touches.iter().enumerate() {
+                for &j in touches.iter().skip(at) {
+                    if left == 0 {
+                        proofs.left_out.insert(format!("what lies behind {MAX_PAIRS} pairs"));
+                        break;
+                    }
+                    let (a, b) = (&self.trace.touches[i], &self.trace.touches[j]);
+                    if !self.is_pair(a, b) {
+                        continue;
+                    }
+                    left -= 1;
+                    let places = (a.span.min(b.span), a.span.max(b.span));
+                    let mut summary = found.remove(&places).unwrap_or_default();
+                    self.compare((i, j), &mut summary);
+                    found.insert(places, summary);
+                }
+            }
+            for (places, summary) in found {
+                self.tell(memory, places, &summary, proofs);
+            }
+        }
+    }
+
+    /// True where the two are of different hands in this graph.
+    fn is_pair(&self, a: &Touch, b: &Touch) -> bool {
+        let (one, other) = (self.trace.agents[a.agent], self.trace.agents[b.agent]);
+        let is_inbox = match a.memory {
+            Memory::Buffer(param) => self.trace.kernel.params[param].is_inbox(),
+            Memory::Tile(_) => false,
+        };
+        let is_tile = matches!(a.memory, Memory::Tile(_));
+        if a.kind == Kind::Read && b.kind == Kind::Read {
+            return false;
+        }
+        match self.trace.scope {
+            Scope::Threads => {
+                // Of one copy each thread has its own part.
+                let is_one = a.span == b.span && a.rounds == b.rounds && a.is_async && b.is_async;
+                let hands = a.agent != b.agent || a.is_async || b.is_async;
+                hands && !is_one && a.event != b.event
+            }
+            Scope::Cluster => is_tile && one.cta != other.cta && (a.is_foreign || b.is_foreign),
+            Scope::Grid => !is_tile && one.cta != other.cta,
+            Scope::Ranks => is_inbox && one.rank != other.rank,
+        }
+    }
+
+    fn compare(&mut self, (i, j): (usize, usize), summary: &mut Summary) {
+        let (a, b) = (&self.trace.touches[i], &self.trace.touches[j]);
+        let mut axes = [false; 3];
+        let under = |touch: &Touch| &self.trace.graph.events[touch.event].under;
+        if under(a).iter().any(|&(choice, truth)| under(b).contains(&(choice, !truth))) {
+            summary.apart.get_or_insert(Apart::Arms);
+            return;
+        }
+        let apart = match self.trace.scope {
+            Scope::Threads => self.places.apart(a, b),
+            Scope::Cluster => self.cluster_apart(a, b),
+            Scope::Grid => match self.places.shared_axes(a, b) {
+                None if self.is_inbox(a) => None,
+                Some(shared) => {
+                    axes = shared;
+                    None
+                }
+                None => Some(Apart::Axis(0)),
+            },
+            Scope::Ranks => self.ranks_apart(a, b),
+        };
+        if let Some(apart) = apart {
+            if apart != Apart::Harmless {
+                summary.apart.get_or_insert(apart);
+            }
+            return;
+        }
+        if let Some(what) = self.never_judged(a, b) {
+            summary.open.get_or_insert((i, j, Some(what)));
+            return;
+        }
+        for (from, to) in [(i, j), (j, i)] {
+            if self.is_ordered(from, to, axes) {
+                let reads_first = usize::from(self.trace.touches[from].kind == Kind::Read);
+                let known = &mut summary.ordered[reads_first];
+                if known.is_none_or(|known| self.is_nearer((from, to), known)) {
+                    *known = Some((from, to));
+                }
+                return;
+            }
+        }
+        let left_out = self.left_out(a, b);
+        let is_open = |open: &(usize, usize, Option<&str>)| open.2.is_none();
+        if !summary.open.as_ref().is_some_and(is_open) {
+            summary.open = Some((i, j, left_out));
+        }
+    }
+
+    /// Of reads before writes of memory of ranks those are shown that use the slot next.
+    fn is_nearer(&self, new: (usize, usize), known: (usize, usize)) -> bool {
+        let distance = |(from, to): (usize, usize)| {
+            let launch = |at: usize| self.trace.agents[self.trace.touches[at].agent].launch;
+            launch(to).abs_diff(launch(from))
+        };
+        distance(new) < distance(known)
+    }
+
+    fn is_ordered(&mut self, from: usize, to: usize, axes: [bool; 3]) -> bool {
+        let (a, b) = (&self.trace.touches[from], &self.trace.touches[to]);
+        let (x, y) = (a.event, b.event);
+        let ordered = self.comes_before(x, y, axes);
+        if !(ordered && a.by_threads && b.needs_publish) {
+            return ordered;
+        }
+        let fences: Vec<NodeIndex> = self
+            .trace
+            .published
+            .iter()
+            .filter(|(memory, _)| *memory == a.memory)
+            .map(|(_, event)| *event)
+            .collect();
+        fences
+            .into_iter()
+            .any(|fence| self.comes_before(x, fence, axes) && self.comes_before(fence, y, axes))
+    }
+
+    fn comes_before(&mut self, from: NodeIndex, to: NodeIndex, axes: [bool; 3]) -> bool {
+        let graph = &self.trace.graph;
+        for at in [from, to] {
+            self.implied.entry(at).or_insert_with(|| graph.implied(at));
+        }
+        let of = |at: NodeIndex| self.implied.get(&at).into_iter().flatten().copied();
+        let assumed: BTreeSet<Arm> = of(from).chain(of(to)).collect();
+        let key = (from, assumed.iter().copied().collect(), axes);
+        let reached =
+            self.reached.entry(key).or_insert_with(|| graph.reached(from, &assumed, axes));
+        if reached.get(to.index()).copied().unwrap_or_default() {
+            return true;
+        }
+        // Both arms of a choice may order the two.
+        match self.splits.checked_sub(1) {
+            Some(left) => {
+                self.splits = left;
+                graph.path(from, to, axes).is_some()
+            }
+            None => false,
+        }
+    }
+
+    /// Two CTAs of a cluster.
+    fn cluster_apart(&self, a: &Touch, b: &Touch) -> Option<Apart> {
+        let is_constant = |touch: &Touch| {
+            touch.sides.iter().all(|side| match &side.reach {
+                Reach::Run { start, .. } => start.as_constant().is_some(),
+                Reach::Each(_) => false,
+            })
+        };
+        let constant_slots = [a, b]
+            .map(|touch| touch.slot.as_ref().is_some_and(|slot| slot.as_constant().is_some()));
+        if constant_slots == [true; 2] && self.places.slot_distance(a, b).is_some_and(|d| d != 0) {
+            return Some(Apart::Slots);
+        }
+        if is_constant(a) && is_constant(b) {
+            return self.places.apart(a, b).filter(|apart| *apart != Apart::Thread);
+        }
+        None
+    }
+
+    /// Two ranks: slots, and for two stores the number of the rank.
+    fn ranks_apart(&self, a: &Touch, b: &Touch) -> Option<Apart> {
+        if self.places.slot_distance(a, b).is_some_and(|distance| distance != 0) {
+            return Some(Apart::Slots);
+        }
+        if a.kind == Kind::Read || b.kind == Kind::Read || a.axes != b.axes {
+            return None;
+        }
+        let own = |touch: &Touch, axis: usize| {
+            let Reach::Run { start, len } = &touch.sides.get(axis)?.reach else { return None };
+            let terms: Vec<_> = start.terms.iter().collect();
+            let &[(&super::super::scalars::Symbol::Param(param), &step)] = terms.as_slice() else {
+                return None;
+            };
+            let is_rank = self.trace.kernel.params[param].name == RANK;
+            let within = start.constant.checked_rem_euclid(step)?;
+            let fits = within.checked_add(i128::from(*len)).is_some_and(|end| end <= step);
+            (is_rank && step > 0 && fits).then(|| (step, start.constant.div_euclid(step)))
+        };
+        let axis = (0..a.sides.len()).find(|&axis| {
+            let place = own(a, axis);
+            place.is_some() && place == own(b, axis)
+        })?;
+        Some(Apart::Axis(axis))
+    }
+
+    fn is_inbox(&self, touch: &Touch) -> bool {
+        matches!(touch.memory, Memory::Buffer(param) if self.trace.kernel.params[param].is_inbox())
+    }
+
+    /// What the graph would order, and the passes do not.
+    fn never_judged(&self, a: &Touch, b: &Touch) -> Option<&'static str> {
+        let is_copy_of_buffer = (a.is_async || b.is_async) && matches!(a.memory, Memory::Buffer(_));
+        let loads_there = [a, b].iter().any(|touch| touch.kind == Kind::Read && touch.is_foreign);
+        match self.trace.scope {
+            Scope::Grid if self.is_inbox(a) => Some("which CTA of another rank stores (E0116)"),
+            Scope::Grid if is_copy_of_buffer => {
+                Some("copies of buffers that other CTAs store to (E0116)")
+            }
+            Scope::Ranks if loads_there && !self.trace.kernel.uses_multicast() => {
+                Some("loads of memory of another rank (E0133)")
+            }
+            Scope::Threads | Scope::Cluster | Scope::Grid | Scope::Ranks => None,
+        }
+    }
+
+    /// Why the graph cannot decide, where that is so.
+    fn left_out(&self, a: &Touch, b: &Touch) -> Option<&'static str> {
+        let kernel = self.trace.kernel;
+        let has = |what: &str| self.trace.left_out.iter().any(|name| name.starts_with(what));
+        let is_loaded = |touch: &Touch| {
+            touch.sides.iter().any(|side| match &side.reach {
+                Reach::Each(_) => true,
+                Reach::Run { start, .. } => start
+                    .terms
+                    .keys()
+                    .any(|symbol| matches!(symbol, super::super::scalars::Symbol::Value(_))),
+            })
+        };
+        if self.trace.graph.events.node_count() >= MAX_EVENTS {
+            return Some("what lies behind too many events (E0219)");
+        }
+        let is_copy_of_buffer = (a.is_async || b.is_async) && matches!(a.memory, Memory::Buffer(_));
+        match self.trace.scope {
+            Scope::Threads => {
+                let is_waived = kernel.waivers.iter().any(|waiver| waiver.code == "E0404");
+                let by_index = |touch: &Touch| {
+                    touch.sides.iter().any(|side| matches!(side.reach, Reach::Each(_)))
+                };
+                let is_pair = crate::kernel::first_of_pair(&kernel.body).is_some();
+                let is_sent = |tile| {
+                    super::super::pipes::inboxes(kernel).iter().any(|(inbox, _)| *inbox == tile)
+                };
+                let same_warps = match (a.role, b.role) {
+                    (Some(one), Some(other)) if one != other => {
+                        let [one, other] = [one, other].map(|role| &kernel.roles[role]);
+                        one.first < other.first.saturating_add(other.warps)
+                            && other.first < one.first.saturating_add(one.warps)
+                    }
+                    (_, _) => false,
+                };
+                if matches!(a.memory, Memory::Tile(tile) if is_sent(tile)) {
+                    Some("sends between CTAs (E0156)")
+                } else if a.is_async && b.is_async && is_copy_of_buffer {
+                    Some("copies out that write one element twice (E0161)")
+                } else if same_warps {
+                    Some("roles that follow each other on the same warps (E0113, E0120)")
+                } else if is_waived && (by_index(a) || by_index(b)) {
+                    Some("index tiles that the author vouches for (E0404)")
+                } else if is_pair && (a.is_async || b.is_async) {
+                    Some("products of a pair of CTAs (E0148)")
+                } else if self.is_inbox(a) {
+                    Some("stores to several ranks by one thread (E0120)")
+                } else {
+                    None
+                }
+            }
+            Scope::Cluster => {
+                let is_simple = |touch: &Touch| {
+                    !touch.under && touch.facts.is_empty() && touch.rounds.is_empty()
+                };
+                let both = a.is_foreign && b.is_foreign;
+                let simple = is_simple(a) && is_simple(b) && self.is_plain(a, b) && !both;
+                (!simple || !kernel.barriers.is_empty())
+                    .then_some("places of CTAs in their cluster (E0122, E0156, E0157)")
+            }
+            Scope::Grid => {
+                let in_list = !a.rounds.is_empty() || !b.rounds.is_empty();
+                if a.kind == Kind::Write && b.kind == Kind::Write {
+                    Some("two stores of CTAs to one element (E0713 in a run)")
+                } else if is_loaded(a) || is_loaded(b) || in_list {
+                    Some("places by loaded values, and rounds of loops (E0116)")
+                } else {
+                    None
+                }
+            }
+            Scope::Ranks => {
+                if has("signals to one rank") {
+                    Some("signals to one rank (E0134)")
+                } else if kernel.uses_multicast() {
+                    Some("multicast addresses (E0137)")
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    fn is_plain(&self, a: &Touch, b: &Touch) -> bool {
+        [a, b].iter().flat_map(|touch| &touch.sides).all(|side| match &side.reach {
+            Reach::Run { start, .. } => start.as_constant().is_some(),
+            Reach::Each(_) => false,
+        })
+    }
+
+    /// One line for two statements.
+    fn tell(&self, memory: Memory, places: (Span, Span), summary: &Summary, proofs: &mut Proofs) {
+        let name = match memory {
+            Memory::Tile(tile) => &self.trace.kernel.smem[tile].name,
+            Memory::Buffer(param) => &self.trace.kernel.params[param].name,
+        };
+        let told = |verdict: Verdict, why: Fact| Proof {
+            memory: name.clone(),
+            places: [places.0, places.1],
+            between: self.trace.scope.name(),
+            verdict,
+            why,
+        };
+        if let Some((i, j, left_out)) = summary.open {
+            let fact = self.pair(i, j);
+            let (verdict, fact) = match left_out {
+                Some(what) => {
+                    proofs.left_out.insert(what.to_owned());
+                    (Verdict::LeftOut, fact.text(format!(": not in the graph: {what}")))
+                }
+                None => (Verdict::Open, fact.text(": no path")),
+            };
+            proofs.proofs.push(told(verdict, fact));
+            return;
+        }
+        let mut is_told = false;
+        for (reads_first, pair) in summary.ordered.iter().enumerate() {
+            let Some((from, to)) = *pair else { continue };
+            is_told = true;
+            proofs.proofs.push(told(Verdict::Ordered, self.path(from, to, reads_first == 1)));
+        }
+        if let Some(apart) = summary.apart.as_ref().filter(|_| !is_told) {
+            let fact = Fact::new("apart").line(places.0).text(" and ").line(places.1);
+            let why = match (apart, self.trace.scope) {
+                (Apart::Harmless, _) => ": both read, or change by one operation".to_owned(),
+                (Apart::Slots, Scope::Ranks) => ": other slots, launch by launch".to_owned(),
+                (Apart::Slots, _) => ": other slots of the ring".to_owned(),
+                (Apart::Axis(_), Scope::Grid) => ": each CTA has places of its own".to_owned(),
+                (Apart::Axis(_), Scope::Ranks) => ": each rank has places of its own".to_owned(),
+                (Apart::Axis(axis), _) => format!(": other positions along axis {axis}"),
+                (Apart::Arms, _) => ": the two arms of one choice".to_owned(),
+                (Apart::Thread, _) => ": each element is of one thread".to_owned(),
+            };
+            proofs.proofs.push(told(Verdict::Apart, fact.text(why)));
+        }
+    }
+
+    fn pair(&self, i: usize, j: usize) -> Fact {
+        let [a, b] = [i, j].map(|at| &self.trace.graph.events[self.trace.touches[at].event]);
+        let fact = Fact::new("open").text(format!("{} (", a.what)).line(a.span);
+        let fact = fact.text(format!(", {}) and {} (", a.who, b.what)).line(b.span);
+        fact.text(format!(", {})", b.who))
+    }
+
+    fn path(&self, from: usize, to: usize, reuse: bool) -> Fact {
+        let (a, b) = (&self.trace.touches[from], &self.trace.touches[to]);
+        let axes = match self.trace.scope {
+            Scope::Grid => self.places.shared_axes(a, b).unwrap_or_default(),
+            Scope::Threads | Scope::Cluster | Scope::Ranks => [false; 3],
+        };
+        let fact = Fact::new("ordered");
+        let path = self.trace.graph.path(a.event, b.event, axes).unwrap_or_default();
+        let fact = text::path(self.trace, &path, fact);
+        let launch = |touch: &Touch| self.trace.agents[touch.agent].launch;
+        match (self.trace.scope, launch(b).checked_sub(launch(a))) {
+            (Scope::Ranks, Some(distance)) if reuse => {
+                let covered =
+                    path.iter().rev().find(|(edge, _)| matches!(edge, Some(Edge::Signal(_))));
+                let fact = fact.text(format!("; the slot is used again after {distance} launches"));
+                match covered {
+                    Some((_, wait)) => fact
+                        .text(", covered by the wait on ")
+                        .line(self.trace.graph.events[*wait].span),
+                    None => fact,
+                }
+            }
+            (_, _) => fact,
+        }
+    }
+
+    /// R1: what other launches touch comes behind the wait for them.
+    fn launches(&mut self, proofs: &mut Proofs) {
+        let kernel: &Kernel = self.trace.kernel;
+        if !kernel.launch.pdl.is_consumer() {
+            return;
+        }
+        let Some(earlier) = self.trace.earlier(0) else { return };
+        let mut found: BTreeMap<(ParamId, Span), (usize, bool)> = BTreeMap::new();
+        for (number, touch) in self.trace.touches.iter().enumerate() {
+            let Memory::Buffer(param) = touch.memory else { continue };
+            let declared = &kernel.params[param];
+            let may_be_early = declared.settled
+                || declared.access.may_read_before_wait()
+                || declared.access == Access::Static;
+            if touch.kind == Kind::Read && may_be_early {
+                continue;
+            }
+            let ordered = self.comes_before(earlier, touch.event, [false; 3]);
+            let known = found.entry((param, touch.span)).or_insert((number, true));
+            if !ordered && known.1 {
+                *known = (number, false);
+            }
+        }
+        for ((param, span), (number, ordered)) in found {
+            let event = self.trace.touches[number].event;
+            let fact = if ordered {
+                let path = self.trace.graph.path(earlier, event, [false; 3]).unwrap_or_default();
+                text::path(self.trace, &path, Fact::new("ordered"))
+            } else {
+                let what = &self.trace.graph.events[event].what;
+                let fact = Fact::new("open").text("earlier launches and ");
+                fact.text(format!("{what} (")).line(span).text("): no path")
+            };
+            proofs.proofs.push(Proof {
+                memory: kernel.params[param].name.clone(),
+                places: [span, span],
+                between: "launches",
+                verdict: if ordered { Verdict::Ordered } else { Verdict::Open },
+                why: fact,
+            });
+        }
+    }
+}

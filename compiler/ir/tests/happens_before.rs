@@ -1,0 +1,239 @@
+//! The happens-before graph as a second judge of every file of the suite: of what the passes accept each two statements
+//! are in order or apart, and of what they refuse the graph lacks the path between the two that are reported.
+#![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
+#![expect(clippy::disallowed_methods, reason = "the files of the suite are read here")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use kernel_dsl::diag::{Diagnostic, Severity};
+use kernel_dsl::source::SourceMap;
+use kernel_ir::pipeline::{self, Front};
+use kernel_ir::sema::{self, Bindings, ConstType, ConstValue, KernelTemplate};
+use kernel_ir::target::Target;
+use kernel_ir::verify;
+use kernel_ir::verify::happens_before::{self, Proof, Proofs, Verdict};
+
+const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/suite");
+
+/// Codes whose findings name two accesses that the graph has.
+const JUDGED: [&str; 11] = [
+    "E0107", "E0108", "E0113", "E0116", "E0118", "E0120", "E0122", "E0133", "E0141", "E0153",
+    "E0160",
+];
+
+/// Where a pass asks for more than an order. A `grid_wait` of one role counts for that role alone, though a pipeline
+/// hands it on; a product that nobody waits for is refused, though nobody writes its operands later.
+const STRICTER: [(&str, &str, &str); 3] = [
+    ("patterns/f16_one_role_waits/faulty.tile: three", "E0108", "y"),
+    ("verify/tmem/reject.tile: more_products", "E0153", "a"),
+    ("verify/tmem/reject.tile: more_products", "E0153", "b"),
+];
+
+struct Judged {
+    name: String,
+    sources: SourceMap,
+    proofs: Proofs,
+    found: Vec<Diagnostic>,
+    waived: bool,
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|end| end == "tile") {
+            found.push(path);
+        }
+    }
+}
+
+fn directive<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix("//@ ")?.strip_prefix(name)?.strip_prefix(':'))
+}
+
+fn front(path: &Path) -> (SourceMap, Front, String) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut sources = SourceMap::new();
+    let root = sources.add(path.to_string_lossy().into_owned(), text.clone());
+    let mut read = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let front = pipeline::front(&mut sources, root, &mut read);
+    (sources, front, text)
+}
+
+fn judged(path: &Path) -> Vec<Judged> {
+    let (sources, front, text) = front(path);
+    if front.has_errors() {
+        return Vec::new();
+    }
+    let target = directive(&text, "target").and_then(|name| Target::from_name(name.trim()));
+    let mut all = Vec::new();
+    for template in &front.templates {
+        let pairs = directive(&text, "bind").unwrap_or_default();
+        all.extend(judge(path, &sources, template, pairs, target));
+    }
+    all
+}
+
+fn judge(
+    path: &Path,
+    sources: &SourceMap,
+    template: &KernelTemplate,
+    pairs: &str,
+    target: Option<Target>,
+) -> Option<Judged> {
+    let mut bindings = Bindings::new();
+    for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap();
+        let (name, value) = (name.trim(), value.trim().parse::<i64>().unwrap());
+        let param = template.const_params().into_iter().find(|param| param.name == name);
+        let value = match param {
+            Some(param) if param.ty == ConstType::Bool => ConstValue::Bool(value != 0),
+            Some(_) => ConstValue::Int(value),
+            None => continue,
+        };
+        bindings.set(name, value);
+    }
+    let target = target.or(template.targets().first().copied()).unwrap_or(Target::Sm90a);
+    let kernel = sema::instantiate(template, &bindings, target).ok()?;
+    let proofs = happens_before::prove(&kernel);
+    let outcome = verify::kernel(kernel);
+    Some(Judged {
+        name: format!(
+            "{}: {}",
+            path.strip_prefix(SUITE).unwrap_or(path).display(),
+            template.name()
+        ),
+        sources: sources.clone(),
+        proofs,
+        found: outcome.diagnostics,
+        waived: !outcome.waived.is_empty(),
+    })
+}
+
+/// Every kernel of the suite, judged once for all tests.
+fn suite() -> &'static [Judged] {
+    static JUDGED: OnceLock<Vec<Judged>> = OnceLock::new();
+    JUDGED.get_or_init(all_of_suite)
+}
+
+fn all_of_suite() -> Vec<Judged> {
+    let mut paths = Vec::new();
+    for folder in ["verify", "patterns", "ops", "run", "overlap"] {
+        files(&Path::new(SUITE).join(folder), &mut paths);
+    }
+    paths.sort();
+    paths.iter().flat_map(|path| judged(path)).collect()
+}
+
+/// Findings that speak of one access.
+fn is_single(found: &Diagnostic) -> bool {
+    matches!(found.code.name(), "E0107" | "E0108" | "E0133") || found.labels.len() < 3
+}
+
+#[test]
+fn what_is_accepted_is_in_order_or_apart() {
+    let (mut faults, mut counts) = (Vec::new(), [0usize; 4]);
+    for kernel in suite() {
+        let refused = kernel.found.iter().any(|found| found.severity == Severity::Error);
+        if refused || kernel.waived {
+            continue;
+        }
+        for proof in &kernel.proofs.proofs {
+            counts[proof.verdict as usize] += 1;
+            if proof.verdict == Verdict::Open {
+                faults.push(format!("{}: {}", kernel.name, proof.line(&kernel.sources)));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{counts:?} {}:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// docs/verification.md names all that the graph does not have.
+#[test]
+fn what_is_left_out_is_documented() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/verification.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let names: BTreeSet<&String> =
+        suite().iter().flat_map(|kernel| &kernel.proofs.left_out).collect();
+    let missing: Vec<&String> = names
+        .into_iter()
+        .filter(|name| {
+            !name.starts_with("what lies behind") && !page.contains(&format!("- {name}"))
+        })
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn of_what_is_refused_the_path_is_missing() {
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for kernel in suite() {
+        for found in &kernel.found {
+            if !JUDGED.contains(&found.code.name()) {
+                continue;
+            }
+            let spans: Vec<_> = found.labels.iter().map(|label| label.span).collect();
+            // Words, and what releases and waits do, are no accesses of the graph.
+            let touched = spans.iter().filter(|span| kernel.proofs.touched.contains(span)).count();
+            if touched < if is_single(found) { 1 } else { 2 } {
+                continue;
+            }
+            let is_open = kernel.proofs.proofs.iter().any(|proof| {
+                let meant = proof.places.iter().any(|place| spans.contains(place));
+                meant && matches!(proof.verdict, Verdict::Open | Verdict::LeftOut)
+            });
+            seen += 1;
+            let is_stricter = STRICTER.iter().any(|(name, code, memory)| {
+                let is_meant = kernel.name == *name && found.code.name() == *code;
+                is_meant && found.message.contains(&format!("`{memory}`"))
+            });
+            if !is_open && !is_stricter {
+                let line = kernel.sources.start(spans[0]).line;
+                faults.push(format!(
+                    "{}:{line}: {} {}",
+                    kernel.name,
+                    found.code.name(),
+                    found.message
+                ));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{seen} {}:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// Kernels of Kimi K3, each with all bindings that `build.toml` has for it.
+#[test]
+fn kernels_of_the_model_are_in_order_or_apart() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/kimi_k3/kernels");
+    let build = std::fs::read_to_string(folder.join("build.toml")).unwrap();
+    let mut paths = Vec::new();
+    files(&folder, &mut paths);
+    paths.sort();
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for path in &paths {
+        let (sources, front, _) = front(path);
+        for template in &front.templates {
+            let named = format!("kernel = \"{}\"", template.name());
+            let bound = |line: &str| {
+                let (pairs, _) = line.split_once("bind = {")?.1.split_once('}')?;
+                Some(pairs.to_owned())
+            };
+            let lines = build.lines().filter(|line| line.contains(&named));
+            let all: BTreeSet<String> = lines.filter_map(bound).collect();
+            for pairs in all {
+                let judged = judge(path, &sources, template, &pairs, None);
+                let Some(kernel) = judged else { continue };
+                seen += 1;
+                let proofs = kernel.proofs.proofs.iter();
+                let open = proofs.filter(|proof| proof.verdict == Verdict::Open);
+                let line = |proof: &Proof| format!("{pairs}: {}", proof.line(&sources));
+                faults.extend(open.map(|proof| format!("{}: {}", kernel.name, line(proof))));
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} kernels");
+    assert!(faults.is_empty(), "{seen} {}:\n{}", faults.len(), faults.join("\n"));
+}
