@@ -78,7 +78,7 @@ impl Run<'_> {
         let Op::CtaIndex(axis) = self.ops.get(&value)? else { return None };
         let axis = ClusterAxis::Along(*axis);
         let divisor = u32::try_from(divisor).ok().filter(|divisor| *divisor > 0)?;
-        let fits = axis.extent(self.kernel.launch.cluster) % divisor == 0;
+        let fits = axis.extent(self.kernel.launch.cluster).is_multiple_of(divisor);
         fits.then(|| u64::from(self.place(axis) % divisor))
     }
 }

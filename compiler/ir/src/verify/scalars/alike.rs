@@ -18,12 +18,17 @@ type Computed = (u8, DType, Vec<u32>, Form, Form);
 /// A number of at least 0, and a divisor.
 type Division = (Form, i128);
 
+/// A word: its buffer, and the forms of its indices.
+type Word = (ParamId, Vec<Form>);
+/// The axes of the view that a word is seen through.
+type View = Vec<ViewAxis>;
+
 /// What has been computed so far.
 #[derive(Debug, Default)]
 pub(super) struct Alike {
     computed: BTreeMap<Computed, ValueId>,
-    /// Words that nobody writes while the kernel runs, by the forms of their indices.
-    loaded: BTreeMap<(ParamId, Vec<Form>), Vec<(Vec<ViewAxis>, ValueId)>>,
+    /// Words that nobody writes while the kernel runs.
+    loaded: BTreeMap<Word, Vec<(View, ValueId)>>,
     /// Values that are one that came before.
     repeated: BTreeSet<ValueId>,
     quotients: BTreeMap<Division, Symbol>,
@@ -203,11 +208,7 @@ impl Knowledge<'_> {
     }
 
     /// A scalar that is the same whenever it is loaded.
-    fn word(
-        &self,
-        result: ValueId,
-        access: &TileAccess,
-    ) -> Option<((ParamId, Vec<Form>), Vec<ViewAxis>)> {
+    fn word(&self, result: ValueId, access: &TileAccess) -> Option<(Word, View)> {
         let param = access.storage.param()?;
         let is_fixed = match self.kernel.params[param].access {
             Access::Static => true,
