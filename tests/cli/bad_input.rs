@@ -353,6 +353,37 @@ fn what_never_ends_or_never_comes_is_refused() {
 }
 
 #[test]
+fn declarations_that_do_not_fit_are_refused() {
+    let folder = scratch("bad_declarations");
+    let ptx = "tests/suite/audit/basic/sm_90a_both_griddep_weak.ptx";
+    for (toml, words) in [
+        ("static = [\"px\"\n", &["who.toml:1"][..]),
+        ("constant = [\"px\"]\n", &["who.toml:1:1", "constant"]),
+        ("static = \"px\"\n", &["who.toml:1:10"]),
+        ("mutable = [\n  \"#x\",\n]\n", &["who.toml:2:3", "ordinal"]),
+        ("static = [\"nobody\"]\n", &["who.toml:1:11", "no kernel has a parameter `nobody`"]),
+        ("[kernel.none]\nstatic = [\"px\"]\n", &["who.toml:2:11", "no kernel `none`"]),
+        ("static = [\"px\"]\nmutable = [\"px\"]\n", &["who.toml:2:12", "both"]),
+        ("[kernel.k]\nstatic = [\"k:px\"]\n", &["who.toml:2:11", "inside of the table"]),
+    ] {
+        let file = folder.file("who.toml", toml.as_bytes());
+        let answer = kernelc(["audit", "--ptx-only", "--declarations", &file, ptx]).expect_code(4);
+        says(&answer, &["E0806"]);
+        says(&answer, words);
+    }
+    let file = folder.file("who.toml", b"static = [\"\xff\"]\n");
+    let answer = kernelc(["audit", "--ptx-only", "--declarations", &file, ptx]).expect_code(4);
+    says(&answer, &["E0806", "not UTF-8"]);
+    let missing = folder.path("nowhere.toml");
+    let answer = kernelc(["audit", "--ptx-only", "--declarations", &missing, ptx]).expect_code(4);
+    says(&answer, &["E0806", "nowhere.toml"]);
+    for empty in [&b""[..], b" \n"] {
+        let file = folder.file("empty.ptx", empty);
+        says(&kernelc(["audit", "--ptx-only", &file]).expect_code(4), &["E0806", "it is empty"]);
+    }
+}
+
+#[test]
 fn more_than_a_kind_of_input_may_have_is_refused() {
     let folder = scratch("large");
     let large = folder.path("large.tile");

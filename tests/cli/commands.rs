@@ -333,6 +333,28 @@ fn audit_gives_its_verdict_as_exit_code() {
 }
 
 #[test]
+fn declarations_of_an_audit_stand_in_a_file() {
+    let folder = scratch("declarations");
+    let ptx = "tests/suite/audit/own/addr_difference_cancels.ptx";
+    let audit = |toml: &str, more: &[&str]| {
+        let file = folder.file("who_writes.toml", toml.as_bytes());
+        let mut args = vec!["audit", "--ptx-only", "--declarations", &file, ptx];
+        args.extend(more);
+        kernelc(args)
+    };
+    audit("", &[]).expect_code(1);
+    audit("static = [\"w\"]\n", &[]).expect_code(1);
+    let answer = audit("static = [\"x\"]\n", &[]).expect_code(0);
+    assert!(answer.stdout.contains("assumed: `k:x` is static"), "{}", answer.stdout);
+    let of_kernel = "[kernel.k]\nstatic = [\"#0\"]\nmutable = [\"flag\"]\n";
+    let answer = audit(of_kernel, &[]).expect_code(0);
+    assert!(answer.stdout.contains("assumed: `k:x` is static"), "{}", answer.stdout);
+    audit(of_kernel, &["--static", "w"]).expect_code(0);
+    let answer = audit("mutable = [\"x\"]\n", &[]).expect_code(1);
+    assert!(answer.stdout.contains("mutable `x`"), "{}", answer.stdout);
+}
+
+#[test]
 fn help_and_version_and_completions_are_no_errors() {
     let version = kernelc(["--version"]).expect_code(0).stdout;
     for word in ["kernelc", "LLVM", "ptxas", "nvdisasm"] {

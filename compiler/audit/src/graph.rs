@@ -1,5 +1,8 @@
 //! A flow graph of single instructions, its loops, and reachability in it.
 
+/// No node.
+pub(crate) const NONE: u32 = u32::MAX;
+
 /// A set of nodes of one graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeSet {
@@ -93,26 +96,24 @@ impl Graph {
         seen
     }
 
-    /// The first node that satisfies `wanted` when walking backwards from `from`, nearest first.
-    pub(crate) fn nearest_before(
-        &self,
-        from: u32,
-        within: &NodeSet,
-        wanted: impl Fn(u32) -> bool,
-    ) -> Option<u32> {
-        let mut seen = NodeSet::new(self.len());
-        let mut queue = std::collections::VecDeque::from([from]);
-        while let Some(node) = queue.pop_front() {
-            for &before in self.pred(node) {
-                if within.contains(before) && seen.insert(before) {
-                    if wanted(before) {
-                        return Some(before);
-                    }
-                    queue.push_back(before);
+    /// For each node the nearest of `from` on a way of at least one edge: one that leads to the node, or,
+    /// `backwards`, one that the node leads to. [`NONE`] where there is no such way.
+    pub(crate) fn nearest(&self, from: &[u32], backwards: bool) -> Vec<u32> {
+        let next = |node: u32| if backwards { self.pred(node) } else { self.succ(node) };
+        let mut nearest = vec![NONE; self.len()];
+        let mut queue = std::collections::VecDeque::new();
+        for &start in from {
+            queue.push_back((start, start));
+        }
+        while let Some((node, start)) = queue.pop_front() {
+            for &to in next(node) {
+                if nearest[to as usize] == NONE {
+                    nearest[to as usize] = start;
+                    queue.push_back((to, start));
                 }
             }
         }
-        None
+        nearest
     }
 
     /// Reverse post-order of what can be reached from `entry`.

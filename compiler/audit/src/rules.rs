@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::analysis::{Facts, Read};
 use crate::code::Code;
 use crate::declare::{Claim, Claims};
-use crate::graph::NodeSet;
+use crate::graph::{NONE, NodeSet};
 use crate::kernel::Kernel;
 use crate::moved::{Move, MoveKind};
 use crate::paths;
@@ -57,9 +57,14 @@ pub(crate) fn judge(case: &Case<'_>) -> Judgement {
     let mut judgement = Judgement::default();
     gaps(case, &mut judgement);
     let mut stands: BTreeSet<String> = BTreeSet::new();
+    let mut moves: BTreeMap<u32, Vec<&Move>> = BTreeMap::new();
+    for m in case.moves {
+        moves.entry(m.load).or_default().push(m);
+    }
     for (id, site) in sites(case) {
+        let moves = moves.get(&id).map_or(&[][..], |list| list);
         for &owner in &site.owners {
-            read(case, id, &site, owner, &mut judgement, &mut stands);
+            read(case, moves, &site, owner, &mut judgement, &mut stands);
         }
     }
     for (name, claim) in claimed(case) {
@@ -135,20 +140,6 @@ fn sites<'a>(case: &Case<'a>) -> BTreeMap<u32, Site<'a>> {
     };
     let after_wait = merge(&facts.waits);
     let after_fence = merge(&facts.fences);
-    let is_wait = {
-        let mut set = NodeSet::new(graph.len());
-        facts.waits.iter().for_each(|&node| {
-            set.insert(node);
-        });
-        set
-    };
-    let is_fence = {
-        let mut set = NodeSet::new(graph.len());
-        facts.fences.iter().for_each(|&node| {
-            set.insert(node);
-        });
-        set
-    };
     let mut before_wait = NodeSet::new(graph.len());
     let mut stack = facts.waits.clone();
     while let Some(node) = stack.pop() {
@@ -158,6 +149,10 @@ fn sites<'a>(case: &Case<'a>) -> BTreeMap<u32, Site<'a>> {
             }
         }
     }
+    let wait_of = graph.nearest(&facts.waits, false);
+    let fence_of = graph.nearest(&facts.fences, false);
+    let later_of = graph.nearest(&facts.waits, true);
+    let found = |list: &[u32], node: u32| Some(list[node as usize]).filter(|&found| found != NONE);
     let mut sites: BTreeMap<u32, Site<'a>> = BTreeMap::new();
     for read in &facts.reads {
         let key = match case.spots {
@@ -183,46 +178,29 @@ fn sites<'a>(case: &Case<'a>) -> BTreeMap<u32, Site<'a>> {
             continue;
         }
         if site.wait.is_none() && after_wait.contains(read.node) {
-            site.wait = graph.nearest_before(read.node, &facts.live, |n| is_wait.contains(n));
+            site.wait = found(&wait_of, read.node);
         }
         if site.fence.is_none() && after_fence.contains(read.node) {
-            site.fence = graph.nearest_before(read.node, &facts.live, |n| is_fence.contains(n));
+            site.fence = found(&fence_of, read.node);
         }
         if site.later.is_none() && before_wait.contains(read.node) {
-            site.later = nearest_after(case, read.node, &is_wait);
+            site.later = found(&later_of, read.node);
         }
     }
     sites
 }
 
-fn nearest_after(case: &Case<'_>, from: u32, wanted: &NodeSet) -> Option<u32> {
-    let graph = &case.kernel.program.graph;
-    let mut seen = NodeSet::new(graph.len());
-    let mut queue = std::collections::VecDeque::from([from]);
-    while let Some(node) = queue.pop_front() {
-        for &next in graph.succ(node) {
-            if seen.insert(next) {
-                if wanted.contains(next) {
-                    return Some(next);
-                }
-                queue.push_back(next);
-            }
-        }
-    }
-    None
-}
-
 /// Judges one read of one owner.
 fn read(
     case: &Case<'_>,
-    id: u32,
+    moves: &[&Move],
     site: &Site<'_>,
     owner: Owner,
     judgement: &mut Judgement,
     stands: &mut BTreeSet<String>,
 ) {
     let outside = |m: &&Move| case.facts.waits.contains(&m.wait_node);
-    let own = || case.moves.iter().filter(|m| m.load == id);
+    let own = || moves.iter().copied();
     let lifted = own().filter(outside).find(|m| upward(case, site, m));
     let sunk = own().filter(outside).find(|m| !upward(case, site, m));
     let local = own().find(|m| !outside(m));

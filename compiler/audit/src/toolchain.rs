@@ -1,8 +1,10 @@
 //! The tools of the machine code, behind a trait.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
@@ -65,6 +67,14 @@ pub enum ToolError {
         /// What it said.
         message: String,
     },
+    /// The tool did not end in time. The input is at fault, or the machine.
+    #[error("{tool} did not end within {seconds} seconds and was stopped")]
+    TimedOut {
+        /// Name of the tool.
+        tool: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// Files or pipes failed. The machine is at fault.
     #[error("running {tool}: {source}")]
     Io {
@@ -85,6 +95,11 @@ pub struct Processes {
     /// A folder for files between the tools; it has to exist.
     pub scratch: PathBuf,
 }
+
+/// How long a tool may take for one file.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// How often it is looked whether a tool ended that has closed its output.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 const PTXAS: (&str, &str, &str) = ("ptxas", "nvidia-cuda-nvcc==13.5.37", "KERNELC_PTXAS");
 const NVDISASM: (&str, &str, &str) =
@@ -140,11 +155,36 @@ fn command(
 }
 
 fn run(
-    mut command: Command,
+    command: Command,
     of: (&'static str, &'static str, &'static str),
     path: Option<&Path>,
 ) -> Result<String, ToolError> {
+    run_within(command, of, path, TIME_LIMIT)
+}
+
+/// Reads a pipe to its end in a thread of its own.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> Receiver<std::io::Result<Vec<u8>>> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = match pipe {
+            Some(mut pipe) => pipe.read_to_end(&mut bytes),
+            None => Ok(0),
+        };
+        // Nobody waits any more where the tool was stopped.
+        let _ = sender.send(read.map(|_| bytes));
+    });
+    receiver
+}
+
+fn run_within(
+    mut command: Command,
+    of: (&'static str, &'static str, &'static str),
+    path: Option<&Path>,
+    limit: Duration,
+) -> Result<String, ToolError> {
     let tool = of.0;
+    let started = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -153,21 +193,25 @@ fn run(
         }
         Err(source) => return Err(ToolError::Io { tool, source }),
     };
-    let mut stderr = child.stderr.take();
-    let errors = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        if let Some(stderr) = &mut stderr {
-            // What cannot be read of a message is left out of it.
-            let _ = stderr.read_to_end(&mut text);
+    let (errors, output) = (drain(child.stderr.take()), drain(child.stdout.take()));
+    let left = || limit.saturating_sub(started.elapsed());
+    let output = output.recv_timeout(left());
+    let status = loop {
+        match child.try_wait().map_err(|source| ToolError::Io { tool, source })? {
+            Some(status) => break Some(status),
+            None if output.is_err() || left().is_zero() => break None,
+            None => std::thread::sleep(LOOK_AGAIN),
         }
-        text
-    });
-    let mut output = Vec::new();
-    if let Some(stdout) = &mut child.stdout {
-        stdout.read_to_end(&mut output).map_err(|source| ToolError::Io { tool, source })?;
-    }
-    let status = child.wait().map_err(|source| ToolError::Io { tool, source })?;
-    let errors = errors.join().unwrap_or_default();
+    };
+    let (Ok(output), Some(status)) = (output, status) else {
+        // It may have ended by itself by now; then there is nothing to stop.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(ToolError::TimedOut { tool, seconds: limit.as_secs() });
+    };
+    let output = output.map_err(|source| ToolError::Io { tool, source })?;
+    // What cannot be read of a message is left out of it.
+    let errors = errors.recv_timeout(left()).ok().and_then(Result::ok).unwrap_or_default();
     let message = String::from_utf8_lossy(&errors).trim().to_owned();
     if status.success() {
         return Ok(String::from_utf8_lossy(&output).into_owned());
@@ -205,5 +249,39 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // A folder that cannot be removed is left to the system.
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Result<String, ToolError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run_within(command, PTXAS, None, limit)
+    }
+
+    #[test]
+    fn a_tool_that_does_not_end_is_stopped() {
+        let started = Instant::now();
+        for script in ["exec sleep 60", "exec >&- 2>&-; exec sleep 60"] {
+            let error = shell(script, Duration::from_millis(200));
+            assert!(matches!(error, Err(ToolError::TimedOut { .. })), "{script}: {error:?}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_tool_that_ends_says_what_it_has_to() {
+        let limit = Duration::from_secs(60);
+        assert_eq!(shell("echo code; echo remark >&2", limit).unwrap(), "code\n");
+        let refused = shell("echo wrong >&2; exit 3", limit);
+        assert!(
+            matches!(&refused, Err(ToolError::Refused { message, .. }) if message == "wrong"),
+            "{refused:?}"
+        );
+        let crashed = shell("kill -9 $$", limit);
+        assert!(matches!(crashed, Err(ToolError::Crashed { .. })), "{crashed:?}");
     }
 }

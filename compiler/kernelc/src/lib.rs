@@ -8,6 +8,7 @@ pub mod back_end;
 pub mod build_file;
 pub mod bundle;
 pub mod cli;
+pub mod declarations;
 pub mod files;
 pub mod operations;
 pub mod output;

@@ -1,6 +1,8 @@
 //! `kernelc audit FILE`: reads of data that may change, and reads that moved across a wait, in PTX or machine
 //! code of any origin, or in a bundle, whose kernels are held to what the compiler proved of them.
 
+use std::path::Path;
+
 use clap::Args;
 use kernel_abi::bundle::{Bundle, BundleCode, BundleError, Policy};
 use kernel_audit::{Declarations, Processes, Report, audit_cubin, audit_ptx};
@@ -8,6 +10,7 @@ use kernel_ir::target::Target;
 
 use super::{Answer, Cli, Format};
 use crate::bundle;
+use crate::declarations::DeclarationFile;
 use crate::files;
 use crate::session::{self, Refusal};
 use crate::tools::Tool;
@@ -28,6 +31,9 @@ pub struct AuditArgs {
     /// This parameter may be written while the kernel runs.
     #[arg(long, value_name = "PARAM")]
     pub mutable: Vec<String>,
+    /// A TOML file of such declarations: `static` and `mutable` lists, for one kernel in `[kernel.NAME]`.
+    #[arg(long, value_name = "FILE")]
+    pub declarations: Option<String>,
     /// Judge PTX alone, without assembling it: moved reads are not seen.
     #[arg(long)]
     pub ptx_only: bool,
@@ -42,12 +48,20 @@ pub fn run(cli: &Cli, args: &AuditArgs) -> Answer {
 
 fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
     let wrong = |message: String| session::usage(cli.format, &message);
-    let declarations = Declarations::parse(&args.statics, &args.mutable)
+    let mut declarations = Declarations::parse(&args.statics, &args.mutable)
         .map_err(|error| wrong(error.to_string()))?;
+    let file = match &args.declarations {
+        Some(path) => Some((path, declaration_file(cli.format, path)?)),
+        None => None,
+    };
+    if let Some((_, file)) = &file {
+        file.add_to(&mut declarations);
+    }
     let bytes = read(cli.format, &args.file)?;
     let is_named_bundle = args.file.ends_with(bundle::ENDING);
     if bytes.starts_with(bundle::MAGIC) || is_named_bundle {
-        if !args.statics.is_empty() || !args.mutable.is_empty() || args.ptx_only {
+        let declares = !args.statics.is_empty() || !args.mutable.is_empty() || file.is_some();
+        if declares || args.ptx_only {
             return Err(wrong("a bundle says itself what is static; audit it as it is".to_owned()));
         }
         let tools = Processes {
@@ -62,6 +76,9 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
             bundle::refusal(cli.format, &BundleError { code, bundle: args.file.clone(), message })
         })?;
         return Ok(answer(cli.format, &args.file, &report));
+    }
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(session::cannot_read(cli.format, &args.file, "it is empty"));
     }
     let report = if bytes.starts_with(ELF) {
         let nvdisasm = session::tool(cli, Tool::Nvdisasm)?;
@@ -89,7 +106,28 @@ fn audit(cli: &Cli, args: &AuditArgs) -> Result<Answer, Refusal> {
             audit_ptx(&text, &declarations, &target, Some(&tools))
         }
     };
-    Ok(answer(cli.format, &args.file, &report.map_err(|error| wrong(error.to_string()))?))
+    let report = report.map_err(|error| {
+        let place = file.as_ref().and_then(|(path, file)| Some((path, file.place_of(&error)?)));
+        match place {
+            Some((path, at)) => bad_declaration(cli.format, path, at, &error.to_string()),
+            None => wrong(error.to_string()),
+        }
+    })?;
+    Ok(answer(cli.format, &args.file, &report))
+}
+
+fn declaration_file(format: Format, path: &str) -> Result<DeclarationFile, Refusal> {
+    let bytes = files::read(Path::new(path), files::MAX_SOURCE)
+        .map_err(|error| session::cannot_read(format, path, &error.to_string()))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| session::cannot_read(format, path, "it is not UTF-8"))?;
+    DeclarationFile::parse(&text)
+        .map_err(|fault| bad_declaration(format, path, fault.at, &fault.message))
+}
+
+fn bad_declaration(format: Format, path: &str, at: (usize, usize), message: &str) -> Refusal {
+    let (line, column) = at;
+    Box::new(session::world(format, "E0806", &format!("`{path}:{line}:{column}`: {message}")))
 }
 
 fn read(format: Format, path: &str) -> Result<Vec<u8>, Refusal> {
