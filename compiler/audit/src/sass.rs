@@ -75,6 +75,8 @@ pub(crate) enum Operand {
     Address(Vec<Operand>),
     /// A name in the code.
     Label(String),
+    /// The special register that says where shared memory of the CTA starts in its cluster.
+    CtaInCluster,
     Other,
 }
 
@@ -113,4 +115,6 @@ impl Operand {
 pub(crate) const FIRST_UNIFORM: u32 = 256;
 pub(crate) const FIRST_PREDICATE: u32 = 512;
 pub(crate) const FIRST_UNIFORM_PREDICATE: u32 = 520;
-pub(crate) const REGISTERS: u32 = 528;
+/// What a barrier with a reduction leaves.
+pub(crate) const BARRIER_RESULT: u32 = 528;
+pub(crate) const REGISTERS: u32 = 529;

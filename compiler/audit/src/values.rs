@@ -40,6 +40,9 @@ pub(crate) const ANY_SHARED: u32 = u32::MAX;
 /// The shared memory that the launch sizes; all variables of it start at one place.
 pub(crate) const DYNAMIC_SHARED: u32 = u32::MAX - 1;
 
+/// All shared memory of a CTA, in machine code, where variables have no names.
+pub(crate) const SHARED_WINDOW: u32 = u32::MAX - 2;
+
 impl Origin {
     /// Whether this is part of a number.
     pub(crate) fn is_bits(self) -> bool {

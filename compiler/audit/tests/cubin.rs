@@ -127,6 +127,31 @@ fn hard_sm_100a() {
 }
 
 #[test]
+fn a_flag_is_followed_through_the_warp_and_the_cta() {
+    let tools = tools();
+    for (file, due) in [
+        ("wait_vote_spin.ptx", "error"),
+        ("wait_barrier_reduction.ptx", "error"),
+        ("wait_flag_through_shared.ptx", "error"),
+        ("wait_flag_in_shared_word.ptx", "error"),
+        ("wait_counts_arrivals.ptx", "error"),
+        ("wait_until_all_arrived.ptx", "error"),
+        ("nowait_bound_in_other_shared_variable.ptx", "silent"),
+        ("nowait_bound_in_other_shared_word.ptx", "silent"),
+        ("nowait_copies_into_other_shared_array.ptx", "silent"),
+        ("nowait_generic_shared_acquire.ptx", "silent"),
+    ] {
+        let ptx = text("own", file);
+        let target = ptx.split_whitespace().skip_while(|word| *word != ".target").nth(1).unwrap();
+        let options = AssembleOptions { target: target.to_owned(), line_info: false };
+        let cubin = tools.assemble(&ptx, &options).unwrap();
+        let report = audit_cubin(&cubin, &Declarations::default(), &tools).unwrap();
+        assert_ne!(report.verdict, Verdict::NotJudged, "{}", report.to_text(file));
+        assert_eq!(word(&report, None), due, "{}", report.to_text(file));
+    }
+}
+
+#[test]
 fn names_ordinals_and_places() {
     let tools = tools();
     let options = AssembleOptions { target: "sm_90a".to_owned(), line_info: false };

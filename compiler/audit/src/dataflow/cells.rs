@@ -1,7 +1,7 @@
 //! Memory of one thread in cells of one word: local memory and call parameters.
 
 use super::{Key, State};
-use crate::values::{ANY_SHARED, Origin, Term, ValueId, Values};
+use crate::values::{ANY_SHARED, Origin, SHARED_WINDOW, Term, ValueId, Values};
 
 /// A cell that stands for a store to an unknown place of its variable.
 const ANYWHERE: i64 = i64::MIN;
@@ -133,6 +133,8 @@ fn shared(term: &Term, bytes: u32, access: Access, keys: &mut Vec<Key>) {
                 }
             }
             (None, Access::Load) => keys.push(Key::SharedVariable(variable)),
+            // Of machine code, a place that is not known is taken for another variable.
+            (None, Access::Store) if variable == SHARED_WINDOW => {}
             (None, Access::Store) => keys.push(Key::SharedSomewhere(variable)),
         }
     }

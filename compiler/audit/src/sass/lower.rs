@@ -12,7 +12,7 @@ use super::{Code, Instruction, Operand, REGISTERS, Reg};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
 use crate::kernel::{Gap, Kernel, Named, Order, Param, Place, Role, is_harmless_function};
-use crate::values::{ANY_SHARED, Origin, ValueId, Values};
+use crate::values::{ANY_SHARED, Origin, SHARED_WINDOW, ValueId, Values};
 
 mod compute;
 
@@ -260,6 +260,7 @@ impl Lowering<'_> {
             | Class::LoadLocal
             | Class::StoreLocal
             | Class::LoadShared
+            | Class::StoreShared
             | Class::Write
             | Class::Atomic
             | Class::AtomicGeneric
@@ -375,13 +376,19 @@ impl Lowering<'_> {
             }
             Class::LoadShared => {
                 let mut addr = self.address(instruction, 0);
-                addr.push(Source::Value(self.values.origin(Origin::Shared(ANY_SHARED), None)));
+                addr.push(Source::Value(self.values.origin(Origin::Shared(ANY_SHARED), Some(0))));
                 self.load(node, instruction, &addr);
                 // Tensor memory and atomics are no loads of shared memory.
                 if !matches!(instruction.base.as_str(), "LDS" | "LDSM" | "ULDS") {
                     return;
                 }
                 Role::SharedRead
+            }
+            Class::StoreShared => {
+                let mut addr = self.address(instruction, 0);
+                addr.push(Source::Value(self.values.origin(Origin::Shared(ANY_SHARED), Some(0))));
+                self.store(node, instruction, &addr);
+                return;
             }
             Class::Write => {
                 let addr = self.address(instruction, 0);
@@ -422,7 +429,7 @@ impl Lowering<'_> {
                 return;
             }
             Class::Barrier => {
-                self.numbers(node, instruction);
+                self.barrier(node, instruction);
                 let arrives = instruction.base == "UCGABAR_ARV" || has(instruction, "ARV");
                 let cluster = matches!(instruction.base.as_str(), "UCGABAR_ARV" | "UCGABAR_WAIT");
                 Role::Barrier { waits: !arrives, cluster }
@@ -484,6 +491,7 @@ impl Lowering<'_> {
                 | Class::AtomicGeneric
                 | Class::Texture
                 | Class::OnChip
+                | Class::StoreShared
                 | Class::Barrier
                 | Class::Fence
                 | Class::GridWait
@@ -522,6 +530,7 @@ impl Lowering<'_> {
                 Some(reg) => return Source::Used(reg),
                 None => ValueId::NUMBER,
             },
+            Operand::CtaInCluster => self.values.origin(Origin::Shared(SHARED_WINDOW), Some(0)),
             Operand::Address(_) | Operand::Label(_) | Operand::Other => ValueId::NUMBER,
         })
     }

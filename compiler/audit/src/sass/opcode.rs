@@ -21,6 +21,7 @@ pub(crate) enum Class {
     LoadLocal,
     StoreLocal,
     LoadShared,
+    StoreShared,
     /// Stores and reductions without result in global or generic memory.
     Write,
     Atomic,
@@ -80,13 +81,12 @@ pub(crate) fn classify(instruction: &Instruction) -> Class {
                 Class::OnChip
             }
         }
-        "STS" | "STSM" | "STT" | "STTM" | "STAS" | "REDAS" | "REDS" | "CCTLL" | "CCTLT"
-        | "SYNCSU" | "UBLKPF" | "UTMAPF" | "UTMACCTL" | "UTMACMDFLUSH" | "UTMALST" | "SUST"
-        | "SUATOM" | "SURED" | "SUQUERY" | "TXQ" | "QSPC" | "GETLMEMBASE" | "SETLMEMBASE"
-        | "LDTRAM" | "USTAS" | "UCGABAR_GET" | "UGETNEXTWORKID" | "UVIRTCOUNT" | "ARRIVES"
-        | "LDGDEPBAR" | "ISBERD" | "ISBEWR" | "AL2P" | "ALD" | "AST" | "PIXLD" | "OUT" | "IPA" => {
-            Class::OnChip
-        }
+        "STS" | "STSM" | "STAS" | "USTAS" => Class::StoreShared,
+        "STT" | "STTM" | "REDAS" | "REDS" | "CCTLL" | "CCTLT" | "SYNCSU" | "UBLKPF" | "UTMAPF"
+        | "UTMACCTL" | "UTMACMDFLUSH" | "UTMALST" | "SUST" | "SUATOM" | "SURED" | "SUQUERY"
+        | "TXQ" | "QSPC" | "GETLMEMBASE" | "SETLMEMBASE" | "LDTRAM" | "UCGABAR_GET"
+        | "UGETNEXTWORKID" | "UVIRTCOUNT" | "ARRIVES" | "LDGDEPBAR" | "ISBERD" | "ISBEWR"
+        | "AL2P" | "ALD" | "AST" | "PIXLD" | "OUT" | "IPA" => Class::OnChip,
         "SYNCS" => {
             if has(instruction, "PHASECHK") {
                 Class::Barrier

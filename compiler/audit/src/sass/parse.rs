@@ -139,7 +139,7 @@ fn operand(text: &str) -> Operand {
         let inner = text.rsplit_once('[').map(|(_, inner)| inner.trim_end_matches(']'));
         return Operand::Address(inner.map(sum).unwrap_or_default());
     }
-    Operand::Other
+    if text == "SR_CgaCtaId" { Operand::CtaInCluster } else { Operand::Other }
 }
 
 /// `c[0x0][0x210]`, `c[0x0][R4+0x210]`.
@@ -161,6 +161,7 @@ fn constant(text: &str) -> Option<Operand> {
             | Operand::Constant { .. }
             | Operand::Address(_)
             | Operand::Label(_)
+            | Operand::CtaInCluster
             | Operand::Other => {}
         }
     }

@@ -3,7 +3,7 @@
 //! A pointer is a pair of registers; both words carry where it comes from, and the low word decides.
 
 use super::super::opcode::{Class, classify, has};
-use super::super::{FIRST_PREDICATE, FIRST_UNIFORM, Instruction, Operand, Reg};
+use super::super::{BARRIER_RESULT, FIRST_PREDICATE, FIRST_UNIFORM, Instruction, Operand, Reg};
 use super::{Lowering, STACK};
 use crate::dataflow::{Source, Step};
 use crate::values::{Origin, ValueId};
@@ -33,6 +33,9 @@ impl Lowering<'_> {
     ) -> Option<Step> {
         let base = instruction.base.strip_prefix('U').unwrap_or(&instruction.base);
         let step = match base {
+            "S2R" | "S2UR" if sources.first() == Some(&Operand::CtaInCluster) => {
+                Step::Sum { dst, parts: vec![self.source(&Operand::CtaInCluster)] }
+            }
             "MOV" | "R2UR" => Step::Sum { dst, parts: vec![self.word(sources.first()?, word)] },
             "SHFL" => Step::Pick { dst, among: vec![self.word(sources.first()?, word)] },
             "IADD3" | "IADD" | "IADD64" | "VIADD" | "IADD32I" => {
@@ -121,9 +124,15 @@ impl Lowering<'_> {
     ) -> Option<Step> {
         let operands: Vec<&Operand> =
             sources.iter().filter(|o| !matches!(o, Operand::Predicate(_))).collect();
-        let mut parts = vec![self.source(operands.get(1)?), Source::Value(ValueId::NUMBER)];
+        let mut parts = vec![self.source(operands.get(1)?)];
         let shift = operands.iter().rev().find_map(|operand| operand.integer());
         let scaled = operands.first()?;
+        if shift == Some(WINDOW_SHIFT) {
+            // The number of the CTA, shifted so, is where its shared memory starts.
+            parts.push(self.source(scaled));
+            return Some(Step::Sum { dst, parts });
+        }
+        parts.push(Source::Value(ValueId::NUMBER));
         if shift == Some(0) && !has(instruction, "HI") {
             parts.push(self.source(scaled));
         } else {
@@ -231,6 +240,22 @@ impl Lowering<'_> {
         }
     }
 
+    /// A barrier, which may put a value of each thread into one that another instruction gets.
+    pub(super) fn barrier(&mut self, node: u32, instruction: &Instruction) {
+        if instruction.base == "BAR" && has(instruction, "RED") {
+            let uses = self.uses(instruction, 0);
+            self.steps[node as usize].push(Step::Number { dst: BARRIER_RESULT, uses });
+        } else if instruction.base == "B2R" {
+            let Targets { regs, predicates, .. } = targets(instruction);
+            for dst in regs.into_iter().chain(predicates) {
+                let uses = vec![Source::Used(BARRIER_RESULT)];
+                self.steps[node as usize].push(Step::Number { dst, uses });
+            }
+        } else {
+            self.numbers(node, instruction);
+        }
+    }
+
     /// Results that are numbers.
     pub(super) fn numbers(&mut self, node: u32, instruction: &Instruction) {
         let Targets { regs, predicates, first_source } = targets(instruction);
@@ -240,6 +265,9 @@ impl Lowering<'_> {
         }
     }
 }
+
+/// The shift from the number of a CTA in its cluster to the window of its shared memory.
+const WINDOW_SHIFT: i64 = 0x18;
 
 /// What an instruction writes, and where its sources start.
 struct Targets {
@@ -291,7 +319,7 @@ fn targets(instruction: &Instruction) -> Targets {
     );
     let most_beside = if carries {
         2
-    } else if matches!(instruction.base.as_str(), "VOTE" | "VOTEU" | "MATCH" | "R2UR") {
+    } else if matches!(instruction.base.as_str(), "VOTE" | "VOTEU" | "MATCH" | "R2UR" | "B2R") {
         1
     } else {
         0
@@ -324,7 +352,10 @@ fn targets(instruction: &Instruction) -> Targets {
         return found;
     }
     let mut beside = 0;
-    for operand in &instruction.operands {
+    // The last operand of a vote is what each thread says.
+    let is_vote = matches!(instruction.base.as_str(), "VOTE" | "VOTEU");
+    let written = instruction.operands.len().saturating_sub(usize::from(is_vote));
+    for operand in &instruction.operands[..written] {
         match operand {
             Operand::Reg { reg, .. }
                 if beside != usize::MAX && (found.first_source == 0 || reg_after_predicate) =>
@@ -355,6 +386,7 @@ fn targets(instruction: &Instruction) -> Targets {
             | Operand::Constant { .. }
             | Operand::Address(_)
             | Operand::Label(_)
+            | Operand::CtaInCluster
             | Operand::Other => break,
         }
     }
