@@ -97,6 +97,9 @@ impl<'k> Trace<'k> {
             Tensor::Load { access, .. } => {
                 self.access(thread, stmt, access, Kind::Read, None);
             }
+            Tensor::Store { access, .. } => {
+                self.access(thread, stmt, access, Kind::Write, None);
+            }
             Tensor::Settle { .. } => {}
         }
     }
