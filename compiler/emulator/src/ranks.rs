@@ -47,8 +47,15 @@ struct Stage {
 /// A cluster of a launch of a rank: the rank, the launch and the number of the cluster.
 type ClusterKey = (usize, usize, usize);
 
+/// A cluster of which some CTAs have begun.
+struct Coming<S> {
+    cluster: Arc<Cluster<S>>,
+    /// How many.
+    come: usize,
+}
+
 /// Clusters of which some CTA has begun and some has not.
-struct Begun<S>(Mutex<BTreeMap<ClusterKey, (Arc<Cluster<S>>, usize)>>);
+struct Begun<S>(Mutex<BTreeMap<ClusterKey, Coming<S>>>);
 
 impl<S> Begun<S> {
     /// The cluster to which one more CTA comes.
@@ -59,9 +66,10 @@ impl<S> Begun<S> {
         make: impl FnOnce() -> Cluster<S>,
     ) -> Arc<Cluster<S>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (cluster, come) = all.entry(key).or_insert_with(|| (Arc::new(make()), 0));
-        *come += 1;
-        let (cluster, is_whole) = (Arc::clone(cluster), *come == size);
+        let new = || Coming { cluster: Arc::new(make()), come: 0 };
+        let coming = all.entry(key).or_insert_with(new);
+        coming.come += 1;
+        let (cluster, is_whole) = (Arc::clone(&coming.cluster), coming.come == size);
         if is_whole {
             all.remove(&key);
         }

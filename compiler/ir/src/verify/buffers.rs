@@ -5,9 +5,9 @@
 //! affine function of the CTA's index in both accesses, or by a slot number that a contract makes another one in each
 //! CTA; or something orders the two: CTAs along it are of one cluster, which meets between them, or one stands ahead of
 //! an arrival at a word and the other is of the last to arrive there, or one stands ahead of a signal and the other
-//! behind the wait for all who share the word, of the CTA or of a role of it. Reports (E0120) two accesses of one CTA, one of them a store, without a
-//! `sync` between, where their slices may meet and not each element is in the hands of one thread both times, in one
-//! round of a loop or in two.
+//! behind the wait for all who share the word, of the CTA or of a role of it. Reports (E0120) two accesses of one CTA,
+//! one of them a store, without a `sync` between, where their slices may meet and not each element is in the hands of
+//! one thread both times, in one round of a loop or in two.
 
 mod ctas;
 mod flight;

@@ -170,7 +170,10 @@ impl Owners {
                 let slot = slot.flatten();
                 slot.unwrap_or_else(|| on_rank(affine(known, tickets, start, *len)))
             }
-            Reach::Each(form) => on_rank(affine(known, tickets, form, 1)),
+            Reach::Each(form) => {
+                let slots = (!of_ranks).then(|| slots(kernel, known, loads, form)).flatten();
+                slots.unwrap_or_else(|| on_rank(affine(known, tickets, form, 1)))
+            }
         };
         let axes = place.axes.iter().zip(&place.sides);
         let axes = axes.map(|(axis, side)| (vec![(axis.clone(), 1)], owner(&side.reach)));
@@ -448,6 +451,31 @@ fn digits(known: &Knowledge<'_>, rest: &Form, len: u32) -> Option<Digits> {
     }
     of.sort_unstable();
     Some(Digits { of, lo, hi: lo.checked_add(i128::from(len.max(1)) - 1)? })
+}
+
+/// Positions of an index tile that is loaded from data which a contract calls distinct, each CTA other rows of it. Negative
+/// entries are absent, so that an exception among them is one of no element.
+fn slots(
+    kernel: &Kernel,
+    known: &Knowledge<'_>,
+    loads: &BTreeMap<ValueId, &Op>,
+    form: &Form,
+) -> Option<Owner> {
+    let Some(Symbol::Value(value)) = form.as_symbol() else { return None };
+    let Op::Load { access, .. } = loads.get(&value)? else { return None };
+    let distinct = kernel.params[access.storage.param()?].kept_contract()?.distinct?;
+    if distinct.except.is_some_and(|except| except >= 0) {
+        return None;
+    }
+    let mut grid = [false; 3];
+    for index in &access.index {
+        if let AxisIndex::At(at) = index {
+            let owner = affine(known, &[], &known.form(*at), 1);
+            let found = separated(&owner, &owner, kernel.launch.grid);
+            grid = [0, 1, 2].map(|axis| grid[axis] || found[axis]);
+        }
+    }
+    Some(Owner::Slot { value, constant: 0, grid })
 }
 
 /// A position that is loaded from data which a contract calls distinct, each CTA another element.

@@ -140,7 +140,9 @@ impl Judge<'_, '_> {
             let label = "every CTA waits here before any has signalled";
             return self.wrong(wait.span, label, "signal before the wait", Some(signal.span));
         }
-        if self.survey.may_be_behind(signalled, at) {
+        // Outside of roles all that stands before a signal has passed.
+        let in_roles = signalled.role.is_some() || at.role.is_some();
+        if in_roles && self.survey.may_be_behind(signalled, at) {
             let label = "its signal may stand behind what another role gives when it has waited";
             let help = "signal ahead of all that waits for that role";
             return self.wrong(wait.span, label, help, Some(signal.span));

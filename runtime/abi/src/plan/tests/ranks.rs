@@ -150,8 +150,8 @@ fn all_agree_on_the_rows_of_memory_of_ranks() {
     let push = kernels.get_mut(&key("push")).unwrap();
     push.params[2].shape = vec![ExtentSpec::Const(2), rows(), ExtentSpec::Const(4)];
     push.params.push(ParamSpec { dtype: DType::I32, ..param("rows", Value, &[]) });
-    let found = |rows: [i32; 2]| {
-        let mut r = Ranks::new();
+    let found = |shape: &[u64], rows: [i32; 2]| {
+        let mut r = Ranks::of(2, shape, BufferRole::State);
         let seq = r.seq;
         let numbers = [0, 1].map(Scalar::I32).to_vec();
         let rows = rows.map(Scalar::I32).to_vec();
@@ -159,12 +159,13 @@ fn all_agree_on_the_rows_of_memory_of_ranks() {
         let checked = r.builder.finish().check(kernels.clone());
         checked.err().unwrap_or_default().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(found([2, 2]), [""; 0]);
+    assert_eq!(found(&[2, 2, 4], [2, 2]), [""; 0]);
     // On one of them fewer rows, or on both.
     for rows in [[2, 1], [1, 1]] {
-        let found = found(rows);
-        assert!(found.iter().any(|finding| finding.contains("P0113: first: `inbox`")), "{found:?}");
+        one(found(&[2, 2, 4], rows), "P0102: first: `inbox` of push<> is peer", "");
     }
+    // As many elements in another ring.
+    one(found(&[4, 1, 4], [2, 2]), "P0113: first: `inbox` of push<> is [2, 2, 4]", "");
 }
 
 #[test]
