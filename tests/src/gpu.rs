@@ -159,7 +159,10 @@ fn library(folder: &std::path::Path) -> std::io::Result<Vec<String>> {
     let entries = std::fs::read_dir(folder.join(LIBRARY))?;
     let path =
         |entry: std::fs::DirEntry| format!("{LIBRARY}/{}", entry.file_name().to_string_lossy());
-    entries.map(|entry| entry.map(path)).collect()
+    let mut paths: Vec<String> = entries.map(|entry| entry.map(path)).collect::<Result<_, _>>()?;
+    // A folder is read in any order.
+    paths.sort();
+    Ok(paths)
 }
 
 fn of_test(
