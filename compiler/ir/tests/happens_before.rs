@@ -24,9 +24,13 @@ const JUDGED: [&str; 11] = [
 ];
 
 /// Where a pass asks for more than an order. A `grid_wait` of one role counts for that role alone, though a pipeline
-/// hands it on; a product that nobody waits for is refused, though nobody writes its operands later.
-const STRICTER: [(&str, &str, &str); 3] = [
+/// hands it on; a product that nobody waits for is refused, though nobody writes its operands later; a wait counts for
+/// the rows of its own round, though it is behind earlier rounds as well; and so does a `sync` of rounds between two
+/// that come to one row.
+const STRICTER: [(&str, &str, &str); 5] = [
     ("patterns/f16_one_role_waits/faulty.tile: three", "E0108", "y"),
+    ("verify/buffers/digits_reject.tile: low_digit", "E0120", "y"),
+    ("verify/shared_memory/rows_reject.tile: parts", "E0153", "s"),
     ("verify/tmem/reject.tile: more_products", "E0153", "a"),
     ("verify/tmem/reject.tile: more_products", "E0153", "b"),
 ];

@@ -13,7 +13,8 @@
 //! rounds r and r + 1, and r and r + S, orders any two further ones by the same edges again, since the text of a round
 //! is the same and indices are sums of the round and what is the same in all of them: the graph is periodic behind its
 //! first rounds. Rounds 0 to S + 1 have each distance from 0 to S, from the first round as well as from a later one.
-//! Rounds of a loop that are known to be few are followed to the end.
+//! Rounds of a loop that are known to be few are followed to the end. Quotients and remainders of numbers that the round
+//! says are computed.
 //!
 //! *Paths.* An event inside of a choice or of a round that may not come is on a path only where one of the two accesses
 //! says that it happens, or where both arms of the choice have a path.
@@ -125,7 +126,8 @@ pub fn prove(kernel: &Kernel) -> Proofs {
             continue;
         }
         let who = agents(kernel, scope, launches);
-        let mut trace = Trace::of(kernel, &survey.known, scope, who, &survey.written);
+        let mut trace =
+            Trace::of(kernel, &survey.known, scope, who, (&survey.ops, &survey.written));
         words::connect(&mut trace, &survey.ops);
         judge::judge(&trace, &survey.loops_of, &mut proofs);
         proofs.left_out.append(&mut trace.left_out);

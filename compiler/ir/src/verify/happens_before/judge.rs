@@ -7,11 +7,13 @@ use kernel_dsl::diag::Fact;
 use kernel_dsl::source::Span;
 use petgraph::graph::NodeIndex;
 
+use super::super::scalars::Symbol;
 use super::agents::Scope;
 use super::graph::{Arm, Edge};
 use super::text;
 use super::touch::{Apart, Kind, Memory, Places, Reach, Touch};
 use super::trace::{MAX_EVENTS, Trace};
+use super::words::DIGITS;
 use super::{Proof, Proofs, Verdict};
 use crate::kernel::{Kernel, ParamId, RANK, ValueId};
 
@@ -248,7 +250,7 @@ impl Judge<'_, '_> {
         let own = |touch: &Touch, axis: usize| {
             let Reach::Run { start, len } = &touch.sides.get(axis)?.reach else { return None };
             let terms: Vec<_> = start.terms.iter().collect();
-            let &[(&super::super::scalars::Symbol::Param(param), &step)] = terms.as_slice() else {
+            let &[(&Symbol::Param(param), &step)] = terms.as_slice() else {
                 return None;
             };
             let is_rank = self.trace.kernel.params[param].name == RANK;
@@ -293,7 +295,7 @@ impl Judge<'_, '_> {
                 Reach::Run { start, .. } => start
                     .terms
                     .keys()
-                    .any(|symbol| matches!(symbol, super::super::scalars::Symbol::Value(_))),
+                    .any(|symbol| matches!(symbol, Symbol::Value(_) | Symbol::Earlier(_))),
             })
         };
         if self.trace.graph.events.node_count() >= MAX_EVENTS {
@@ -318,6 +320,9 @@ impl Judge<'_, '_> {
                     }
                     (_, _) => false,
                 };
+                let is_counted = |touch: &Touch| {
+                    touch.slot.as_ref().is_some_and(|slot| slot.as_constant().is_none())
+                };
                 if matches!(a.memory, Memory::Tile(tile) if is_sent(tile)) {
                     Some("sends between CTAs (E0156)")
                 } else if a.is_async && b.is_async && is_copy_of_buffer {
@@ -328,6 +333,8 @@ impl Judge<'_, '_> {
                     Some("index tiles that the author vouches for (E0404)")
                 } else if is_pair && (a.is_async || b.is_async) {
                     Some("products of a pair of CTAs (E0148)")
+                } else if self.trace.is_loose && (is_counted(a) || is_counted(b)) {
+                    Some("indices of pipelines that start at a number of the run (E0154)")
                 } else if self.is_inbox(a) {
                     Some("stores to several ranks by one thread (E0120)")
                 } else {
@@ -346,7 +353,9 @@ impl Judge<'_, '_> {
             Scope::Grid => {
                 let in_list = !a.rounds.is_empty() || !b.rounds.is_empty();
                 if a.kind == Kind::Write && b.kind == Kind::Write {
-                    Some("two stores of CTAs to one element (E0713 in a run)")
+                    Some("two stores of CTAs to one element (E0175)")
+                } else if has(DIGITS) {
+                    Some(DIGITS)
                 } else if is_loaded(a) || is_loaded(b) || in_list {
                     Some("places by loaded values, and rounds of loops (E0116)")
                 } else {

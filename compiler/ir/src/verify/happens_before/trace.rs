@@ -4,6 +4,7 @@
 //! largest ring has slots and two more. A choice that the round decides is decided; of any other both arms stand in the
 //! graph, and an event of an arm counts where one of the two events that are compared is of the same arm.
 
+mod rounds;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use super::super::scalars::{Facts, Form, Knowledge, Symbol};
 use super::agents::{Agent, Scope};
 use super::graph::{Arm, Edge, Event, Graph};
 use super::touch::{Kind, Memory, Reach, Rounds, Side, Touch};
+use super::words::Ops;
 use crate::distribution::Distribution;
 use crate::kernel::{
     AxisIndex, BarrierId, Kernel, Op, ParamId, RoleId, Signal, Stmt, StmtKind, Storage, TensorAtom,
@@ -24,13 +26,16 @@ use crate::kernel::{
 
 /// Events of a graph, at most.
 pub(super) const MAX_EVENTS: usize = 3_000;
-/// Rounds of a loop with barriers that is followed to its end, at most: all roles follow the same.
+/// Rounds of a loop that is followed to its end, at most: with barriers, of which all roles follow the same, or with all
+/// loops around it.
 const MAX_FULL: u32 = 64;
 
 /// An event that several agents share.
 type Key = (usize, Vec<(ValueId, u32)>, (u32, u32, u32), Option<RoleId>, bool);
 /// Which CTA, barrier and index.
 type RoundKey = ((u32, u32, u32), BarrierId);
+/// Which CTA compares what with what.
+type Condition = ((u32, u32, u32), u8, Form, Form);
 
 /// A wait for an index of a barrier.
 struct Waiting {
@@ -74,6 +79,12 @@ pub(super) struct Trace<'k> {
     ends: BTreeMap<(u32, u32), NodeIndex>,
     shared: BTreeMap<Key, NodeIndex>,
     choices: BTreeMap<Key, usize>,
+    /// Choices by what they compare, of those that are the same in all roles.
+    conditions: BTreeMap<Condition, usize>,
+    /// CTAs work in the memory of others.
+    is_joint: bool,
+    /// How values are computed.
+    ops: &'k Ops<'k>,
     rounds: BTreeMap<RoundKey, Vec<(Form, NodeIndex)>>,
     waiting: Vec<Waiting>,
     /// Buffers that are touched in another way than by loads.
@@ -81,6 +92,10 @@ pub(super) struct Trace<'k> {
     /// What the last one of the CTAs does, by the value that says so.
     last: BTreeMap<(ValueId, (u32, u32, u32)), NodeIndex>,
     most_rounds: u32,
+    /// Rounds of inner loops with barriers in one of a loop whose end is not known, at most.
+    inner_rounds: u32,
+    /// Some indices of a barrier cannot be compared.
+    pub(super) is_loose: bool,
 }
 
 /// Groups of copies or products, each the events that are complete with it; the youngest last.
@@ -94,6 +109,8 @@ struct Thread {
     tails: Vec<NodeIndex>,
     under: Vec<Arm>,
     rounds: Rounds,
+    /// Rounds of all loops around, multiplied.
+    followed: u32,
     values: Vec<(Symbol, Form)>,
     facts: Facts,
     /// Words at which the CTA was the last to arrive.
@@ -144,7 +161,7 @@ impl<'k> Trace<'k> {
         known: &'k Knowledge<'k>,
         scope: Scope,
         agents: Vec<Agent>,
-        written: &BTreeSet<ParamId>,
+        (ops, written): (&'k Ops<'k>, &BTreeSet<ParamId>),
     ) -> Trace<'k> {
         let slots = kernel.smem.iter().map(|tile| tile.slots);
         let slots = slots.chain(kernel.barriers.iter().map(|barrier| barrier.slots));
@@ -168,8 +185,14 @@ impl<'k> Trace<'k> {
             waiting: Vec::new(),
             written: written.clone(),
             last: BTreeMap::new(),
+            conditions: BTreeMap::new(),
+            ops,
             most_rounds,
+            inner_rounds: 1,
+            is_joint: rounds::is_joint(&kernel.body),
+            is_loose: false,
         };
+        trace.inner_rounds = trace.most_inner(&kernel.body);
         trace.launches();
         for agent in 0..trace.agents.len() {
             trace.follow(agent);
@@ -216,6 +239,7 @@ impl<'k> Trace<'k> {
             tails: Vec::new(),
             under: Vec::new(),
             rounds: Rounds::new(),
+            followed: 1,
             values: Vec::new(),
             facts: Facts::new(),
             last_at: Vec::new(),
@@ -336,23 +360,6 @@ impl<'k> Trace<'k> {
             Scope::Threads | Scope::Ranks => return,
         };
         self.meet(thread, stmt, Edge::Cluster(whole));
-    }
-
-    fn form(&self, thread: &Thread, value: ValueId) -> Form {
-        let form = self.known.form(value);
-        self.substituted(thread, &form)
-    }
-
-    fn substituted(&self, thread: &Thread, form: &Form) -> Form {
-        let mut form = form.clone();
-        for (symbol, value) in thread.values.iter().rev() {
-            let Some(factor) = form.terms.remove(symbol) else { continue };
-            match form.plus(factor, value) {
-                Some(sum) => form = sum,
-                None => return Form::symbol(*symbol),
-            }
-        }
-        form
     }
 
     fn stmt(&mut self, thread: &mut Thread, stmt: &'k Stmt) {
@@ -534,8 +541,11 @@ impl<'k> Trace<'k> {
         if symbols.all(|symbol| matches!(symbol, Symbol::Param(_))) && !facts[0].is_empty() {
             (key.2.2, key.3) = (0, None);
         }
-        let next = self.choices.len();
-        let choice = *self.choices.entry(key).or_insert(next);
+        let next = self.choices.len() + self.conditions.len();
+        let choice = match self.condition(&entry, cond, key.2) {
+            Some(condition) => *self.conditions.entry(condition).or_insert(next),
+            None => *self.choices.entry(key).or_insert(next),
+        };
         for (body, (truth, facts)) in arms.into_iter().zip([true, false].into_iter().zip(facts)) {
             let impossible = if truth { never[0] } else { never[1] };
             if known == Some(!truth) || impossible {
@@ -588,9 +598,13 @@ impl<'k> Trace<'k> {
         let runs = length.and_then(|length| length.plus(-1, &Form::constant(1)));
         let runs = runs.is_some_and(|length| self.known.proves(&length, &thread.facts));
         let all = trips.filter(|&trips| {
-            trips <= self.most_rounds || (trips <= MAX_FULL && !self.kernel.barriers.is_empty())
+            let of_all = thread.followed.saturating_mul(trips);
+            trips <= self.most_rounds
+                || (trips <= MAX_FULL && !self.kernel.barriers.is_empty())
+                || (of_all <= MAX_FULL && self.scope == Scope::Threads)
         });
-        let rounds = all.unwrap_or(self.most_rounds);
+        let rounds = all.unwrap_or_else(|| self.rounds_to_follow(body));
+        let followed = thread.followed;
         let least = trips.map_or(u32::from(runs && !is_list), |trips| trips.min(rounds));
         let before = thread.rounds.insert(var, 0);
         let entry = self.gate(thread, stmt.span);
@@ -601,9 +615,10 @@ impl<'k> Trace<'k> {
                 break;
             }
             thread.rounds.insert(var, round);
+            thread.followed = followed.saturating_mul(rounds);
             if round >= least {
                 let key = self.key(thread, stmt, true);
-                let next = self.choices.len();
+                let next = self.choices.len() + self.conditions.len();
                 let choice = *self.choices.entry(key).or_insert(next);
                 self.graph.rounds.insert(choice);
                 thread.under.push((choice, true));
@@ -627,6 +642,7 @@ impl<'k> Trace<'k> {
             *thread = after;
         }
         thread.under = under;
+        thread.followed = followed;
         match before {
             Some(before) => thread.rounds.insert(var, before),
             None => thread.rounds.remove(&var),

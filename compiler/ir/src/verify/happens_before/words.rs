@@ -17,20 +17,30 @@ use crate::kernel::{
 };
 use crate::ops::BinaryOp;
 
+/// What is left out where CTAs share a word by a quotient or a remainder of their number.
+pub(super) const DIGITS: &str = "words that a digit of the CTA's number names (E0115, E0174)";
+
 /// How values are computed.
 pub(super) type Ops<'k> = BTreeMap<ValueId, &'k Op>;
 
 /// Adds the edges of words, and gives slots of memory of ranks the number of their launch.
 pub(super) fn connect(trace: &mut Trace<'_>, ops: &Ops<'_>) {
     match trace.scope {
-        Scope::Grid => between_ctas(trace),
+        Scope::Threads | Scope::Cluster | Scope::Grid => between_ctas(trace),
         Scope::Ranks => between_ranks(trace, ops),
-        Scope::Threads | Scope::Cluster => {}
     }
+}
+
+/// A word whose index is more than a sum of the CTA's indices and scalars: who shares it is not in the graph.
+fn is_digit(form: &Form) -> bool {
+    !form.terms.keys().all(|symbol| matches!(symbol, Symbol::Cta(_) | Symbol::Param(_)))
 }
 
 /// The axes of the grid along which CTAs share the word.
 fn shared(form: &Form) -> [bool; 3] {
+    if is_digit(form) {
+        return [false; 3];
+    }
     let own = |axis: u8| form.terms.contains_key(&Symbol::Cta(axis));
     [!own(0), !own(1), !own(2)]
 }
@@ -55,6 +65,11 @@ fn between_ctas(trace: &mut Trace<'_>) {
             let [Some(at)] = awaited.index.as_slice() else { continue };
             let form = trace.known.form(*at);
             let of = &trace.kernel.params[raised.param];
+            // A wait is for all that share the word, its own CTA included.
+            let group = |agent: usize| trace.agents[agent].group();
+            if trace.scope != Scope::Grid && group(signal.agent) != group(wait.agent) {
+                continue;
+            }
             if raised.param == awaited.param
                 && !of.is_flag()
                 && signal.index.as_slice() == [form.clone()]
@@ -62,6 +77,11 @@ fn between_ctas(trace: &mut Trace<'_>) {
                 edges.push((signal.event, wait.event, Edge::Signal(shared(&form))));
             }
         }
+    }
+    let words = trace.arrivals.iter().map(|arrived| &arrived.word.1);
+    let mut words = words.chain(trace.signals.iter().flat_map(|signal| &signal.index));
+    if trace.scope == Scope::Grid && words.any(is_digit) {
+        trace.left_out.insert(DIGITS.to_owned());
     }
     for (from, to, edge) in edges {
         trace.graph.edge(from, to, edge);

@@ -237,6 +237,13 @@ impl Knowledge<'_> {
         Some(((param, index.collect::<Option<_>>()?), access.axes.clone()))
     }
 
+    /// What a symbol is a digit of, the divisor, and whether it is the quotient.
+    pub(in crate::verify) fn digit(&self, symbol: Symbol) -> Option<(&Form, i128, bool)> {
+        let quotient = self.alike.quotient_of.get(&symbol).map(|of| (of, true));
+        let digit = quotient.or_else(|| Some((self.alike.remainder_of.get(&symbol)?, false)));
+        digit.map(|((number, divisor), is_quotient)| (number, *divisor, is_quotient))
+    }
+
     /// True for the quotient or the remainder of a number that `cta` alone makes.
     pub(in crate::verify) fn is_digit_of_cta(&self, symbol: Symbol) -> bool {
         let of = self.alike.quotient_of.get(&symbol).or(self.alike.remainder_of.get(&symbol));

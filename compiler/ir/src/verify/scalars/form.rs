@@ -116,7 +116,7 @@ impl Form {
     }
 
     /// `self = divisor * first + second`, with as much as goes in the first.
-    pub(super) fn split(&self, divisor: i128) -> (Form, Form) {
+    pub(in crate::verify) fn split(&self, divisor: i128) -> (Form, Form) {
         let (mut whole, mut rest) = (Form::default(), Form::default());
         whole.constant = self.constant.div_euclid(divisor);
         rest.constant = self.constant.rem_euclid(divisor);

@@ -97,8 +97,10 @@ impl<'k> Trace<'k> {
             Tensor::Load { access, .. } => {
                 self.access(thread, stmt, access, Kind::Read, None);
             }
-            Tensor::Store { access, .. } => {
-                self.access(thread, stmt, access, Kind::Write, None);
+            // A thread stores the rows that it holds.
+            Tensor::Store { value, access } => {
+                let spread = &self.kernel.values[*value].distribution;
+                self.access(thread, stmt, access, Kind::Write, Some(spread));
             }
             Tensor::Settle { .. } => {}
         }
@@ -158,11 +160,13 @@ impl<'k> Trace<'k> {
     /// A wait is behind what arrives at its index; where that is of a round that is not followed, behind the last
     /// arrival before it, which comes first in its role.
     pub(super) fn wait_for_rounds(&mut self) {
-        let mut edges = Vec::new();
+        let (mut edges, mut is_loose) = (Vec::new(), false);
         for waiting in &self.waiting {
             let arrivals = self.rounds.get(&waiting.of).into_iter().flatten();
             let behind = arrivals.filter_map(|(index, event)| {
-                let gap = waiting.index.plus(-1, index).and_then(|gap| gap.as_constant())?;
+                let gap = waiting.index.plus(-1, index).and_then(|gap| gap.as_constant());
+                is_loose |= gap.is_none();
+                let gap = gap?;
                 (gap >= 0).then_some((gap, *event))
             });
             let behind: Vec<(i128, NodeIndex)> = behind.collect();
@@ -170,6 +174,7 @@ impl<'k> Trace<'k> {
             let meant = behind.iter().filter(|(gap, _)| Some(*gap) == nearest);
             edges.extend(meant.map(|(_, event)| (*event, waiting.event)));
         }
+        self.is_loose = is_loose;
         for (from, to) in edges {
             self.graph.edge(from, to, Edge::Round);
         }
