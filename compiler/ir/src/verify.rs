@@ -249,7 +249,8 @@ pub fn watched_kernel(kernel: Kernel, watch: &mut dyn FnMut(Moment)) -> Outcome<
         }
     }
     let found = sink.into_sorted().into_iter().map(|found| missing::explain(&kernel, found));
-    let (diagnostics, waived) = waivers::apply(&kernel.waivers, found.collect());
+    let (diagnostics, waived) =
+        waivers::apply(&kernel.waivers, found.collect(), kernel.launch.grid);
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);
     Outcome { verified: (!refused).then_some(Verified(kernel)), diagnostics, waived }
 }
@@ -280,7 +281,7 @@ pub fn watched_device(
     };
     let found = sink.into_sorted().into_iter().map(placed);
     let found = found.map(|found| missing::explain(source, found)).collect();
-    let (mut diagnostics, waived) = waivers::apply(&source.waivers, found);
+    let (mut diagnostics, waived) = waivers::apply(&source.waivers, found, source.launch.grid);
     // A waiver that was needed at the kernel level may have nothing to silence here.
     diagnostics.retain(|d| d.code != Code::E0112);
     let refused = diagnostics.iter().any(|d| d.severity == Severity::Error);

@@ -13,8 +13,16 @@ pub struct Waived {
     pub reason: String,
 }
 
-/// Splits `found` into what stands and what is waived; a waiver that silences nothing is a warning.
-pub(super) fn apply(waivers: &[Waiver], found: Vec<Diagnostic>) -> (Vec<Diagnostic>, Vec<Waived>) {
+/// What only kernels of several CTAs can do wrong.
+const BETWEEN_CTAS: [Code; 3] = [Code::E0116, Code::E0172, Code::E0175];
+
+/// Splits `found` into what stands and what is waived; a waiver that silences nothing is a warning, but for what takes more
+/// CTAs than the bindings of the kernel give.
+pub(super) fn apply(
+    waivers: &[Waiver],
+    found: Vec<Diagnostic>,
+    grid: [u32; 3],
+) -> (Vec<Diagnostic>, Vec<Waived>) {
     let mut used = vec![false; waivers.len()];
     let mut standing = Vec::new();
     let mut waived = Vec::new();
@@ -35,8 +43,10 @@ pub(super) fn apply(waivers: &[Waiver], found: Vec<Diagnostic>) -> (Vec<Diagnost
             None => standing.push(diagnostic),
         }
     }
+    let is_alone = grid == [1; 3];
     for (waiver, used) in waivers.iter().zip(used) {
-        if !used {
+        let may_be_idle = is_alone && BETWEEN_CTAS.iter().any(|code| code.name() == waiver.code);
+        if !used && !may_be_idle {
             standing.push(
                 Diagnostic::warning(
                     Code::E0112,

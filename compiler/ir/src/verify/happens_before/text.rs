@@ -75,7 +75,7 @@ pub(super) fn rings(trace: &Trace<'_>, proofs: &mut Proofs) {
             .text(") -barrier-> `open` at t + ")
             .text(format!("{slots} ("))
             .line(open)
-            .text("), indices in order (E0154)");
+            .text("), since indices come in order, which E0154 proves");
         proofs.proofs.push(Proof {
             memory: name.to_owned(),
             places: [free, open],
