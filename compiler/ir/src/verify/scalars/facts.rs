@@ -57,7 +57,7 @@ fn is_like(a: &Form, b: &Form) -> bool {
 }
 
 impl Knowledge<'_> {
-    /// True where `form >= 0` follows from the intervals, one fact, or two.
+    /// True where `form >= 0` follows from the intervals, one fact as often as it takes, or two.
     pub(in crate::verify) fn proves(&self, form: &Form, facts: &Facts) -> bool {
         let at_least_zero = |f: &Form| self.interval(f).lo.is_some_and(|lo| lo >= 0);
         // A path that nobody takes proves anything.
@@ -70,7 +70,17 @@ impl Knowledge<'_> {
             facts.iter().filter(move |fact| is_like(&form, fact))
         };
         for first in self.always.like(form).chain(around(form)) {
-            let Some(rest) = form.plus(-1, first) else { continue };
+            // As often as it takes a symbol away: `(t + 2) * 32` lies below 128 where `t + 2` lies below 4.
+            let of_symbol = |(symbol, factor): (&Symbol, &i128)| {
+                let times = form.terms.get(symbol)?.checked_div(*factor)?;
+                (times > 1).then_some(times)
+            };
+            let times: BTreeSet<i128> = first.terms.iter().filter_map(of_symbol).collect();
+            let taken = |times: i128| form.plus(-times, first);
+            if times.into_iter().filter_map(taken).any(|rest| at_least_zero(&rest)) {
+                return true;
+            }
+            let Some(rest) = taken(1) else { continue };
             if at_least_zero(&rest) {
                 return true;
             }
