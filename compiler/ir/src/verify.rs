@@ -199,6 +199,26 @@ pub const PASSES: &[Pass] = &[
         run: Run::Kernel(ranks::check),
     },
     Pass {
+        name: "happens-before",
+        codes: &[
+            Code::E0107,
+            Code::E0108,
+            Code::E0113,
+            Code::E0116,
+            Code::E0118,
+            Code::E0120,
+            Code::E0122,
+            Code::E0133,
+            Code::E0134,
+            Code::E0153,
+            Code::E0160,
+            Code::E0162,
+        ],
+        proves: "R1, R5 to R8, R10 again, in the graph of all events: any two accesses that may touch one element, one \
+                 of them writing, are ordered by a path, or kept apart",
+        run: Run::Kernel(happens_before::check),
+    },
+    Pass {
         name: "device-structure",
         codes: &[Code::E0810],
         proves: "each register is defined before it is used, lengths agree, vectors tile their registers \

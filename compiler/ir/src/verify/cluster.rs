@@ -8,7 +8,7 @@
 //! apart where slots or slices provably are, or where they start at different places because the CTAs do.
 
 mod pair;
-mod ranks;
+pub(super) mod ranks;
 mod varying;
 
 use std::collections::BTreeMap;

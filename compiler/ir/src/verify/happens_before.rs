@@ -1,8 +1,8 @@
 //! The happens-before graph of a kernel, and what it proves of each two statements that touch the same memory.
 //!
-//! The passes walk a kernel with a state; this looks at the same kernel in another way, as a graph of events, so that a
-//! proof can be printed: the path of edges by which two accesses are in order, or why they never meet. It refuses
-//! nothing. [`Verdict::Open`] is what neither is found for.
+//! The other passes walk a kernel with a state; this looks at the same kernel in another way, as a graph of events. A
+//! proof can be printed: the path of edges by which two accesses are in order, or why they never meet. Where neither is
+//! found ([`Verdict::Open`]) and no other pass has spoken of the two, [`check`] refuses the kernel.
 //!
 //! *Agents.* Two of each class that may differ: two threads of each role, two CTAs of a cluster, two of the grid, two
 //! ranks, and as many launches as the largest ring of ranks has slots and one more. A conflict is between two accesses,
@@ -22,6 +22,7 @@
 mod agents;
 mod graph;
 mod judge;
+mod reuse;
 mod text;
 mod touch;
 mod trace;
@@ -29,10 +30,11 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel_dsl::diag::Fact;
+use kernel_dsl::diag::{Code, Diagnostic, Fact, Severity, Sink};
 use kernel_dsl::source::Span;
 
 use super::scalars::{Facts, Knowledge};
+use super::waivers;
 use crate::kernel::{
     Extent, Kernel, Op, Outgoing, ParamId, PipeOp, Stmt, StmtKind, ValueId, each_access,
     each_pipe_op,
@@ -79,6 +81,18 @@ pub struct Proof {
     pub verdict: Verdict,
     /// The path, or the reason.
     pub why: Fact,
+    /// What a compiler reports where the two are open: the code, and of whom the accesses are that it names.
+    open: Option<Open>,
+}
+
+/// Two accesses without an order.
+#[derive(Debug, Clone)]
+struct Open {
+    code: Code,
+    /// Where the memory is declared.
+    declared: Span,
+    /// What is done, where and by whom, the later access first.
+    acts: [(String, Span, String); 2],
 }
 
 /// All that the graph says of a kernel.
@@ -93,8 +107,69 @@ pub struct Proofs {
     graphs: Vec<(Scope, graph::Graph)>,
 }
 
+/// What edges rest on: that indices of barriers, signals, arrivals, launches and what several CTAs bring add up.
+const TRUSTED: [Code; 7] =
+    [Code::E0115, Code::E0117, Code::E0148, Code::E0154, Code::E0156, Code::E0157, Code::E0174];
+
+/// Refuses a kernel of which two accesses are open. It looks at what the other passes accept, and leaves alone what they
+/// have found and the author has waived; where that is what edges rest on, all of the kernel.
+pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
+    let stops = |found: &Diagnostic| {
+        let is_waived = waivers::silencing(&kernel.waivers, found).is_some();
+        found.severity == Severity::Error && (!is_waived || TRUSTED.contains(&found.code))
+    };
+    if sink.diagnostics().iter().any(stops) {
+        return;
+    }
+    let labels = sink.diagnostics().iter().flat_map(|found| &found.labels);
+    let told: BTreeSet<Span> = labels.map(|label| label.span).collect();
+    for (places, found) in open(kernel) {
+        if !places.iter().any(|place| told.contains(place)) {
+            sink.push(found);
+        }
+    }
+}
+
+/// What the graph alone says of a kernel: two places each, and the finding.
+pub fn open(kernel: &Kernel) -> Vec<([Span; 2], Diagnostic)> {
+    let proofs = look(kernel, Wanted::Open).proofs.into_iter();
+    let found = |proof: Proof| {
+        let found = proof.open?.found(&proof.memory, proof.between);
+        Some((proof.places, found))
+    };
+    proofs.filter_map(found).collect()
+}
+
+impl Open {
+    fn found(self, memory: &str, between: &str) -> Diagnostic {
+        let Open { code, declared, acts: [(later, to, who), (earlier, from, whom)] } = self;
+        let message =
+            format!("`{memory}`: no path of the happens-before graph orders two accesses");
+        let found = Diagnostic::error(code, message).label(to, format!("{later}, {who}"));
+        let found = if from == to {
+            found.note(format!("the statement meets itself: {whom}"))
+        } else {
+            found.secondary(from, format!("{earlier}, {whom}"))
+        };
+        found.secondary(declared, "declared here").note(format!("between {between}"))
+    }
+}
+
+/// What is made of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Every proof with its path.
+    All,
+    /// What is open.
+    Open,
+}
+
 /// Makes the graphs of a kernel and looks at every two statements.
 pub fn prove(kernel: &Kernel) -> Proofs {
+    look(kernel, Wanted::All)
+}
+
+fn look(kernel: &Kernel, wanted: Wanted) -> Proofs {
     let mut survey = Survey {
         known: Knowledge::new(kernel),
         loops_of: BTreeMap::new(),
@@ -129,7 +204,7 @@ pub fn prove(kernel: &Kernel) -> Proofs {
         let mut trace =
             Trace::of(kernel, &survey.known, scope, who, (&survey.ops, &survey.written));
         words::connect(&mut trace, &survey.ops);
-        judge::judge(&trace, &survey.loops_of, &mut proofs);
+        judge::judge(&trace, (&survey.loops_of, &survey.ops), wanted, &mut proofs);
         proofs.left_out.append(&mut trace.left_out);
         proofs.graphs.push((scope, trace.graph));
     }

@@ -16,6 +16,17 @@ pub struct Waived {
 /// What only kernels of several CTAs can do wrong.
 const BETWEEN_CTAS: [Code; 3] = [Code::E0116, Code::E0172, Code::E0175];
 
+/// The number of the waiver that silences a finding.
+pub(super) fn silencing(waivers: &[Waiver], found: &Diagnostic) -> Option<usize> {
+    waivers.iter().position(|waiver| {
+        waiver.code == found.code.name()
+            && found.primary().is_some_and(|label| {
+                let (span, of) = (label.span, waiver.span);
+                span.file == of.file && of.lo <= span.lo && span.hi <= of.hi
+            })
+    })
+}
+
 /// Splits `found` into what stands and what is waived; a waiver that silences nothing is a warning, but for what takes more
 /// CTAs than the bindings of the kernel give.
 pub(super) fn apply(
@@ -27,15 +38,7 @@ pub(super) fn apply(
     let mut standing = Vec::new();
     let mut waived = Vec::new();
     for diagnostic in found {
-        let waiver = waivers.iter().position(|w| {
-            w.code == diagnostic.code.name()
-                && diagnostic.primary().is_some_and(|label| {
-                    label.span.file == w.span.file
-                        && w.span.lo <= label.span.lo
-                        && label.span.hi <= w.span.hi
-                })
-        });
-        match waiver {
+        match silencing(waivers, &diagnostic) {
             Some(index) => {
                 used[index] = true;
                 waived.push(Waived { diagnostic, reason: waivers[index].reason.clone() });

@@ -11,7 +11,7 @@ use crate::ops::{BinaryOp, eval};
 const MAX_DEPTH: u32 = 32;
 
 /// The value, where it depends on the rank alone.
-pub(super) fn on_rank(
+pub(in crate::verify) fn on_rank(
     kernel: &Kernel,
     ops: &BTreeMap<ValueId, &Op>,
     value: ValueId,
@@ -20,6 +20,17 @@ pub(super) fn on_rank(
     let run = Run { kernel, ops, rank };
     let code = run.code(value, MAX_DEPTH)?;
     (kernel.values[value].dtype == DType::I32).then(|| i128::from(code as u32 as i32))
+}
+
+/// The index of a CTA along an axis of its cluster.
+pub(in crate::verify) fn place(kernel: &Kernel, axis: ClusterAxis, rank: u32) -> u32 {
+    let [x, y, _] = kernel.launch.cluster.map(|extent| extent.max(1));
+    match axis {
+        ClusterAxis::Along(0) => rank % x,
+        ClusterAxis::Along(1) => rank / x % y,
+        ClusterAxis::Along(_) => rank / x / y,
+        ClusterAxis::Rank => rank,
+    }
 }
 
 struct Run<'a> {
@@ -58,15 +69,8 @@ impl Run<'_> {
         }
     }
 
-    /// The index along an axis of the cluster.
     fn place(&self, axis: ClusterAxis) -> u32 {
-        let [x, y, _] = self.kernel.launch.cluster.map(|extent| extent.max(1));
-        match axis {
-            ClusterAxis::Along(0) => self.rank % x,
-            ClusterAxis::Along(1) => self.rank / x % y,
-            ClusterAxis::Along(_) => self.rank / x / y,
-            ClusterAxis::Rank => self.rank,
-        }
+        place(self.kernel, axis, self.rank)
     }
 
     fn is_cta(&self, value: ValueId) -> bool {

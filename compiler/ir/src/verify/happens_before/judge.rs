@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_abi::Access;
-use kernel_dsl::diag::Fact;
+use kernel_dsl::diag::{Code, Fact};
 use kernel_dsl::source::Span;
 use petgraph::graph::NodeIndex;
 
 use super::super::scalars::Symbol;
 use super::agents::Scope;
 use super::graph::{Arm, Edge};
+use super::reuse::reuse;
 use super::text;
 use super::touch::{Apart, Kind, Memory, Places, Reach, Touch};
 use super::trace::{MAX_EVENTS, Trace};
-use super::words::DIGITS;
-use super::{Proof, Proofs, Verdict};
+use super::words::{DIGITS, Ops};
+use super::{Open, Proof, Proofs, Verdict, Wanted};
 use crate::kernel::{Kernel, ParamId, RANK, ValueId};
 
 /// Pairs of accesses that are looked at, at most.
@@ -38,6 +39,7 @@ type Reached = BTreeMap<(NodeIndex, Vec<Arm>, [bool; 3]), Vec<bool>>;
 struct Judge<'a, 'k> {
     trace: &'a Trace<'k>,
     places: Places<'a>,
+    wanted: Wanted,
     reached: Reached,
     /// Conditions that hold where an event happens.
     implied: BTreeMap<NodeIndex, BTreeSet<Arm>>,
@@ -47,19 +49,19 @@ struct Judge<'a, 'k> {
 
 pub(super) fn judge(
     trace: &Trace<'_>,
-    loops_of: &BTreeMap<ValueId, BTreeSet<ValueId>>,
+    (loops_of, ops): (&BTreeMap<ValueId, BTreeSet<ValueId>>, &Ops<'_>),
+    wanted: Wanted,
     proofs: &mut Proofs,
 ) {
-    let places = Places { kernel: trace.kernel, known: trace.known, loops_of };
+    let places = Places { kernel: trace.kernel, known: trace.known, loops_of, ops };
     let splits = if trace.graph.has_choices() { MAX_SPLIT_PROOFS } else { 0 };
     let mut judge =
-        Judge { trace, places, reached: Reached::new(), implied: BTreeMap::new(), splits };
+        Judge { trace, places, wanted, reached: Reached::new(), implied: BTreeMap::new(), splits };
     if trace.scope == Scope::Threads {
         judge.launches(proofs);
-        text::rings(trace, proofs);
     }
-    if trace.scope == Scope::Ranks {
-        text::flags(trace, proofs);
+    if wanted == Wanted::All {
+        reuse(trace, proofs);
     }
     judge.pairs(proofs);
     proofs.touched.extend(trace.touches.iter().map(|touch| touch.span));
@@ -222,21 +224,10 @@ impl Judge<'_, '_> {
 
     /// Two CTAs of a cluster.
     fn cluster_apart(&self, a: &Touch, b: &Touch) -> Option<Apart> {
-        let is_constant = |touch: &Touch| {
-            touch.sides.iter().all(|side| match &side.reach {
-                Reach::Run { start, .. } => start.as_constant().is_some(),
-                Reach::Each(_) => false,
-            })
-        };
-        let constant_slots = [a, b]
-            .map(|touch| touch.slot.as_ref().is_some_and(|slot| slot.as_constant().is_some()));
-        if constant_slots == [true; 2] && self.places.slot_distance(a, b).is_some_and(|d| d != 0) {
-            return Some(Apart::Slots);
+        if self.places.apart_in_cluster(a, b) == Some(true) {
+            return Some(Apart::Places);
         }
-        if is_constant(a) && is_constant(b) {
-            return self.places.apart(a, b).filter(|apart| *apart != Apart::Thread);
-        }
-        None
+        self.places.apart(a, b).filter(|apart| *apart == Apart::Harmless)
     }
 
     /// Two ranks: slots, and for two stores the number of the rank.
@@ -345,8 +336,8 @@ impl Judge<'_, '_> {
                 let is_simple = |touch: &Touch| {
                     !touch.under && touch.facts.is_empty() && touch.rounds.is_empty()
                 };
-                let both = a.is_foreign && b.is_foreign;
-                let simple = is_simple(a) && is_simple(b) && self.is_plain(a, b) && !both;
+                let known = self.places.apart_in_cluster(a, b).is_some();
+                let simple = is_simple(a) && is_simple(b) && known;
                 (!simple || !kernel.barriers.is_empty())
                     .then_some("places of CTAs in their cluster (E0122, E0156, E0157)")
             }
@@ -374,13 +365,6 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn is_plain(&self, a: &Touch, b: &Touch) -> bool {
-        [a, b].iter().flat_map(|touch| &touch.sides).all(|side| match &side.reach {
-            Reach::Run { start, .. } => start.as_constant().is_some(),
-            Reach::Each(_) => false,
-        })
-    }
-
     /// One line for two statements.
     fn tell(&self, memory: Memory, places: (Span, Span), summary: &Summary, proofs: &mut Proofs) {
         let name = match memory {
@@ -393,17 +377,23 @@ impl Judge<'_, '_> {
             between: self.trace.scope.name(),
             verdict,
             why,
+            open: None,
         };
         if let Some((i, j, left_out)) = summary.open {
             let fact = self.pair(i, j);
-            let (verdict, fact) = match left_out {
+            proofs.proofs.push(match left_out {
                 Some(what) => {
                     proofs.left_out.insert(what.to_owned());
-                    (Verdict::LeftOut, fact.text(format!(": not in the graph: {what}")))
+                    told(Verdict::LeftOut, fact.text(format!(": not in the graph: {what}")))
                 }
-                None => (Verdict::Open, fact.text(": no path")),
-            };
-            proofs.proofs.push(told(verdict, fact));
+                None => Proof {
+                    open: Some(self.open(memory, (i, j))),
+                    ..told(Verdict::Open, fact.text(": no path"))
+                },
+            });
+            return;
+        }
+        if self.wanted == Wanted::Open {
             return;
         }
         let mut is_told = false;
@@ -418,6 +408,7 @@ impl Judge<'_, '_> {
                 (Apart::Harmless, _) => ": both read, or change by one operation".to_owned(),
                 (Apart::Slots, Scope::Ranks) => ": other slots, launch by launch".to_owned(),
                 (Apart::Slots, _) => ": other slots of the ring".to_owned(),
+                (Apart::Places, _) => ": other places for each two CTAs of a cluster".to_owned(),
                 (Apart::Axis(_), Scope::Grid) => ": each CTA has places of its own".to_owned(),
                 (Apart::Axis(_), Scope::Ranks) => ": each rank has places of its own".to_owned(),
                 (Apart::Axis(axis), _) => format!(": other positions along axis {axis}"),
@@ -425,6 +416,43 @@ impl Judge<'_, '_> {
                 (Apart::Thread, _) => ": each element is of one thread".to_owned(),
             };
             proofs.proofs.push(told(Verdict::Apart, fact.text(why)));
+        }
+    }
+
+    /// What is reported of two accesses of a memory that nothing orders: the rule that they break.
+    fn open(&self, memory: Memory, (i, j): (usize, usize)) -> Open {
+        let [a, b] = [i, j].map(|at| &self.trace.touches[at]);
+        let is_read = |touch: &Touch| touch.kind == Kind::Read;
+        let code = match (self.trace.scope, memory) {
+            (Scope::Threads, _) if a.role.is_some() && b.role.is_some() && a.role != b.role => {
+                Code::E0153
+            }
+            (Scope::Threads, Memory::Buffer(_)) => Code::E0120,
+            (Scope::Threads, Memory::Tile(_)) => {
+                let copies = [a, b].into_iter().filter(|touch| touch.is_async);
+                match copies.map(is_read).max() {
+                    Some(true) if a.by_threads && b.needs_publish => Code::E0162,
+                    Some(true) => Code::E0160,
+                    Some(false) => Code::E0118,
+                    None => Code::E0113,
+                }
+            }
+            (Scope::Cluster, _) => Code::E0122,
+            (Scope::Grid, _) => Code::E0116,
+            (Scope::Ranks, _) if is_read(a) || is_read(b) => Code::E0133,
+            (Scope::Ranks, _) => Code::E0134,
+        };
+        let act = |touch: &Touch| {
+            let event = &self.trace.graph.events[touch.event];
+            (event.what.clone(), touch.span, event.who.clone())
+        };
+        Open { code, declared: self.declared(memory), acts: [act(b), act(a)] }
+    }
+
+    fn declared(&self, memory: Memory) -> Span {
+        match memory {
+            Memory::Tile(tile) => self.trace.kernel.smem[tile].span,
+            Memory::Buffer(param) => self.trace.kernel.params[param].span,
         }
     }
 
@@ -485,7 +513,22 @@ impl Judge<'_, '_> {
             }
         }
         for ((param, span), (number, ordered)) in found {
-            let event = self.trace.touches[number].event;
+            if ordered && self.wanted == Wanted::Open {
+                continue;
+            }
+            let touch = &self.trace.touches[number];
+            let event = touch.event;
+            let acts = || {
+                let at = &self.trace.graph.events[event];
+                let launches =
+                    ("launches ahead".to_owned(), span, "which may still run".to_owned());
+                [(at.what.clone(), span, at.who.clone()), launches]
+            };
+            let open = (!ordered).then(|| Open {
+                code: if touch.kind == Kind::Read { Code::E0107 } else { Code::E0108 },
+                declared: kernel.params[param].span,
+                acts: acts(),
+            });
             let fact = if ordered {
                 let path = self.trace.graph.path(earlier, event, [false; 3]).unwrap_or_default();
                 text::path(self.trace, &path, Fact::new("ordered"))
@@ -500,6 +543,7 @@ impl Judge<'_, '_> {
                 between: "launches",
                 verdict: if ordered { Verdict::Ordered } else { Verdict::Open },
                 why: fact,
+                open,
             });
         }
     }

@@ -6,8 +6,7 @@ use petgraph::visit::EdgeRef;
 
 use super::graph::{Edge, Path};
 use super::trace::Trace;
-use super::{Proof, Proofs, Verdict};
-use crate::kernel::{PipeOp, StmtKind, each_pipe_op};
+use super::{Proof, Proofs};
 
 /// Events of a path that are shown; the middle of longer ones is left out.
 const MAX_SHOWN: usize = 9;
@@ -48,73 +47,6 @@ pub(super) fn path(trace: &Trace<'_>, path: &Path, mut fact: Fact) -> Fact {
         fact = fact.text(if is_end { format!(", {})", event.who) } else { ")".to_owned() });
     }
     fact
-}
-
-/// R8 for pipelines: who opens an index again is behind those who were done with its slot.
-pub(super) fn rings(trace: &Trace<'_>, proofs: &mut Proofs) {
-    let kernel = trace.kernel;
-    for (id, barrier) in kernel.barriers.iter_enumerated() {
-        let Some(partner) = barrier.partner else { continue };
-        let (mut open, mut free) = (None, None);
-        each_pipe_op(&kernel.body, &mut |op, span| match op {
-            PipeOp::Open { full, .. } if *full == id => open = open.or(Some(span)),
-            PipeOp::Release { barrier, .. } | PipeOp::Commit { barrier, .. }
-                if *barrier == partner =>
-            {
-                free = free.or(Some(span));
-            }
-            _ => {}
-        });
-        let (Some(open), Some(free)) = (open, free) else { continue };
-        let name = barrier.name.strip_suffix(".full").unwrap_or(&barrier.name);
-        let slots = barrier.slots;
-        let why = Fact::new("reuse")
-            .text("the slot of index t comes back at index t + ")
-            .text(format!("{slots}: the arrival at t ("))
-            .line(free)
-            .text(") -barrier-> `open` at t + ")
-            .text(format!("{slots} ("))
-            .line(open)
-            .text("), since indices come in order, which E0154 proves");
-        proofs.proofs.push(Proof {
-            memory: name.to_owned(),
-            places: [free, open],
-            between: "rounds of a pipeline",
-            verdict: Verdict::Ordered,
-            why,
-        });
-    }
-}
-
-/// R8 for words of ranks: one signal in each launch, and the wait for the epoch plus 1.
-pub(super) fn flags(trace: &Trace<'_>, proofs: &mut Proofs) {
-    let mut told = Vec::new();
-    for edge in trace.graph.events.edge_references() {
-        if !matches!(edge.weight(), Edge::Signal(_)) {
-            continue;
-        }
-        let signal = trace.signals.iter().find(|told| told.event == edge.source());
-        let wait = trace.awaits.iter().find(|told| told.event == edge.target());
-        let (Some(signal), Some(wait)) = (signal, wait) else { continue };
-        let StmtKind::Signal(raised) = &signal.stmt.kind else { continue };
-        if told.contains(&raised.param) {
-            continue;
-        }
-        told.push(raised.param);
-        let why = Fact::new("reuse")
-            .text("in launch t each sender raises its word once, by 1 (")
-            .line(signal.stmt.span)
-            .text("), to t + 1, which all wait for (")
-            .line(wait.stmt.span)
-            .text("): who is behind the wait of launch t is behind what every rank did before its signal of launch t, and no rank is two launches ahead of another one");
-        proofs.proofs.push(Proof {
-            memory: trace.kernel.params[raised.param].name.clone(),
-            places: [signal.stmt.span, wait.stmt.span],
-            between: "launches of ranks",
-            verdict: Verdict::Ordered,
-            why,
-        });
-    }
 }
 
 impl Proof {

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_dsl::source::Span;
 use petgraph::graph::NodeIndex;
 
+use super::super::cluster::ranks::{on_rank, place};
 use super::super::scalars::{Facts, Form, Interval, Knowledge, Symbol};
+use super::words::Ops;
 use crate::distribution::{AxisMap, Distribution};
-use crate::kernel::{Kernel, ParamId, RoleId, SmemId, ValueId, ViewAxis};
+use crate::kernel::{ClusterAxis, Kernel, ParamId, RoleId, SmemId, ValueId, ViewAxis};
 use crate::ops::AtomicOp;
 
 /// Memory that is one object.
@@ -64,6 +66,8 @@ pub(super) struct Touch {
     pub(super) slot: Option<Form>,
     /// Memory of another CTA of the cluster, or of other ranks.
     pub(super) is_foreign: bool,
+    /// The place of that CTA in its cluster.
+    pub(super) cta: Option<ValueId>,
     pub(super) axes: Vec<ViewAxis>,
     pub(super) sides: Vec<Side>,
     pub(super) spread: Option<Distribution>,
@@ -89,6 +93,8 @@ pub(super) enum Apart {
     Harmless,
     /// Other slots of a ring.
     Slots,
+    /// Other places, computed for each two CTAs of a cluster.
+    Places,
     /// Positions along an axis of the view.
     Axis(usize),
     /// One thread has each element both times.
@@ -97,12 +103,21 @@ pub(super) enum Apart {
     Arms,
 }
 
+/// Where an access is, of one CTA of a cluster: in whose memory, in which slot, and from where how far along each axis,
+/// beside so many times the start of the cluster.
+struct Spot {
+    cta: i128,
+    slot: Option<i128>,
+    sides: Vec<(i128, i128, [i128; 3])>,
+}
+
 /// What decides on places.
 pub(super) struct Places<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) known: &'a Knowledge<'a>,
     /// The loops in which a value is defined.
     pub(super) loops_of: &'a BTreeMap<ValueId, BTreeSet<ValueId>>,
+    pub(super) ops: &'a Ops<'a>,
 }
 
 impl Places<'_> {
@@ -124,6 +139,78 @@ impl Places<'_> {
         }
         let one_thread = !a.is_async && !b.is_async && a.everywhere == b.everywhere;
         (one_thread && a.role == b.role && self.own(a, b)).then_some(Apart::Thread)
+    }
+
+    /// True where two CTAs of a cluster never touch one element by these, nothing where their places are not known.
+    ///
+    /// The places of both are computed for each two ranks. CTAs of one cluster have the same part of `cta` beside their
+    /// place in it, so that drops out where both have the same factor of it.
+    pub(super) fn apart_in_cluster(&self, a: &Touch, b: &Touch) -> Option<bool> {
+        let size = self.kernel.launch.cluster_size();
+        let mut apart = true;
+        for (one, other) in (0..size).flat_map(|one| (0..size).map(move |other| (one, other))) {
+            if one == other {
+                continue;
+            }
+            let (x, y) = (self.spot(a, one)?, self.spot(b, other)?);
+            let same_slot = match (&a.slot, &b.slot) {
+                (Some(_), Some(_)) => x.slot == y.slot,
+                (_, _) => true,
+            };
+            let mut sides = x.sides.iter().zip(&y.sides);
+            let lies_apart = a.axes == b.axes
+                && sides.any(|(&(from, len, base), &(start, n, of))| {
+                    base == of
+                        && (from.saturating_add(len) <= start || start.saturating_add(n) <= from)
+                });
+            apart &= x.cta != y.cta || !same_slot || lies_apart;
+        }
+        Some(apart)
+    }
+
+    fn spot(&self, touch: &Touch, rank: u32) -> Option<Spot> {
+        let Memory::Tile(tile) = touch.memory else { return None };
+        let cta = match touch.cta {
+            Some(cta) => on_rank(self.kernel, self.ops, cta, rank)?,
+            None => i128::from(rank),
+        };
+        let slots = i128::from(self.kernel.smem[tile].slots.max(1));
+        let slot = match &touch.slot {
+            Some(slot) => match self.on_rank(slot, rank)? {
+                (slot, [0, 0, 0]) => Some(slot.rem_euclid(slots)),
+                (_, _) => return None,
+            },
+            None => None,
+        };
+        let side = |side: &Side| match &side.reach {
+            Reach::Run { start, len } => {
+                let (start, base) = self.on_rank(start, rank)?;
+                Some((start, i128::from(*len), base))
+            }
+            Reach::Each(_) => None,
+        };
+        Some(Spot { cta, slot, sides: touch.sides.iter().map(side).collect::<Option<_>>()? })
+    }
+
+    /// A form in the CTA with this rank, but for the start of its cluster, which has these factors.
+    fn on_rank(&self, form: &Form, rank: u32) -> Option<(i128, [i128; 3])> {
+        let (mut sum, mut bases) = (form.constant, [0; 3]);
+        for (symbol, factor) in &form.terms {
+            let value = match symbol {
+                Symbol::Cta(axis) => {
+                    let base = bases.get_mut(usize::from(*axis))?;
+                    *base = factor.checked_add(*base)?;
+                    i128::from(place(self.kernel, ClusterAxis::Along(*axis), rank))
+                }
+                Symbol::Cluster(axis) => i128::from(place(self.kernel, *axis, rank)),
+                Symbol::Value(value) => on_rank(self.kernel, self.ops, *value, rank)?,
+                Symbol::Param(_) | Symbol::Other(_) | Symbol::Earlier(_) | Symbol::Rounds(_) => {
+                    return None;
+                }
+            };
+            sum = sum.checked_add(factor.checked_mul(value)?)?;
+        }
+        Some((sum, bases))
     }
 
     /// The axes of the grid along which CTAs may meet in an element, nothing where they are apart altogether.

@@ -701,6 +701,7 @@ impl<'k> Trace<'k> {
             is_async,
             needs_publish: false,
             slot,
+            cta: access.storage.cta(),
             is_foreign: access.storage.cta().is_some() || access.storage.is_of_ranks(),
             axes: access.axes.clone(),
             sides,
