@@ -213,6 +213,7 @@ pub const PASSES: &[Pass] = &[
             Code::E0153,
             Code::E0160,
             Code::E0162,
+            Code::E0175,
         ],
         proves: "R1, R5 to R8, R10 again, in the graph of all events: any two accesses that may touch one element, one \
                  of them writing, are ordered by a path, or kept apart",

@@ -343,9 +343,7 @@ impl Judge<'_, '_> {
             }
             Scope::Grid => {
                 let in_list = !a.rounds.is_empty() || !b.rounds.is_empty();
-                if a.kind == Kind::Write && b.kind == Kind::Write {
-                    Some("two stores of CTAs to one element (E0175)")
-                } else if has(DIGITS) {
+                if has(DIGITS) {
                     Some(DIGITS)
                 } else if is_loaded(a) || is_loaded(b) || in_list {
                     Some("places by loaded values, and rounds of loops (E0116)")
@@ -438,6 +436,7 @@ impl Judge<'_, '_> {
                 }
             }
             (Scope::Cluster, _) => Code::E0122,
+            (Scope::Grid, _) if a.kind == Kind::Write && b.kind == Kind::Write => Code::E0175,
             (Scope::Grid, _) => Code::E0116,
             (Scope::Ranks, _) if is_read(a) || is_read(b) => Code::E0133,
             (Scope::Ranks, _) => Code::E0134,

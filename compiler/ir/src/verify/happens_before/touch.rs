@@ -255,6 +255,12 @@ impl Places<'_> {
         (b, y): (&Touch, &Side),
         grid: [u32; 3],
     ) -> [bool; 3] {
+        let (all, others) = (self.extent(a, x), self.extent(b, y));
+        if all.lo.zip(others.hi).is_some_and(|(lo, hi)| hi < lo)
+            || others.lo.zip(all.hi).is_some_and(|(lo, hi)| hi < lo)
+        {
+            return [true; 3];
+        }
         let (Some((ctas, scalars, lo, hi)), Some((other, others, low, high))) =
             (self.split(a, x), self.split(b, y))
         else {
@@ -288,6 +294,16 @@ impl Places<'_> {
             }
         }
         found
+    }
+
+    /// From where to where an access reaches, in any CTA.
+    fn extent(&self, touch: &Touch, side: &Side) -> Interval {
+        let (form, len) = match &side.reach {
+            Reach::Run { start, len } => (start, *len),
+            Reach::Each(form) => (form, 1),
+        };
+        let Interval { lo, hi } = self.known.refined(form, &touch.facts);
+        Interval { lo, hi: hi.and_then(|hi| hi.checked_add(i128::from(len) - 1)) }
     }
 
     /// The factors of the CTA's index, those of scalars, and the bounds of the rest.
