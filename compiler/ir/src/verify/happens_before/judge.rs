@@ -342,11 +342,10 @@ impl Judge<'_, '_> {
                     .then_some("places of CTAs in their cluster (E0122, E0156, E0157)")
             }
             Scope::Grid => {
-                let in_list = !a.rounds.is_empty() || !b.rounds.is_empty();
                 if has(DIGITS) {
                     Some(DIGITS)
-                } else if is_loaded(a) || is_loaded(b) || in_list {
-                    Some("places by loaded values, and rounds of loops (E0116)")
+                } else if is_loaded(a) || is_loaded(b) {
+                    Some("places by loaded values and numbers of rounds (E0116, E0175)")
                 } else {
                     None
                 }
