@@ -222,6 +222,12 @@ fn questions_filters_and_addresses() {
     assert_eq!(stores("forall (x = 1 \\/ x = 2);"), Holds);
     assert_eq!(stores("filter (x > 1) forall (x >= 2 /\\ not (x < 2) /\\ x <= 2)"), Holds);
     assert_eq!(stores("locations [x; 0:r0;] exists (x == 1 /\\ 0:r0 == 0x0)"), Allowed);
+    assert_eq!(stores("forall (x <> 0)"), Holds);
+    assert_eq!(stores("forall (x == 1 => x <> 2)"), Holds);
+    assert_eq!(stores("forall (x <> 2 => x == 1 => false)"), Violated);
+    assert_eq!(stores("forall (x == 3 \\/ x == 4 => false)"), Holds);
+    assert_eq!(stores("exists (true)"), Allowed);
+    assert_eq!(stores("~exists (x == 1 /\\ false)"), Forbidden);
     let pointers = alone(
         "x=0; y=x; P0:r0=&y; P0:r1=y;",
         &["ld r2, y"],

@@ -18,7 +18,7 @@ pub enum Operand {
 pub enum Compare {
     /// `==` or `=`
     Equal,
-    /// `!=`
+    /// `!=` or `<>`
     NotEqual,
     /// `<`
     Less,
@@ -51,9 +51,9 @@ pub enum Condition {
     Compare(Operand, Compare, Operand),
     /// `~` or `not`
     Not(Box<Condition>),
-    /// `/\`
+    /// `/\`; of nothing it is `true`
     And(Vec<Condition>),
-    /// `\/`
+    /// `\/`; of nothing it is `false`
     Or(Vec<Condition>),
 }
 

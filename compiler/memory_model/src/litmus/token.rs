@@ -10,7 +10,7 @@ pub const MAX_BYTES: usize = 1 << 20;
 pub(super) enum Sign<'t> {
     /// A name, an instruction with its qualifiers, or a number: letters, digits, `_`, `.` and `::`.
     Word(&'t str),
-    /// Punctuation: one of `{ } ( ) [ ] ; , : | @ & = == != < <= > >= ~ - /\ \/`.
+    /// Punctuation: one of `{ } ( ) [ ] ; , : | @ & = == != <> < <= > >= => ~ - /\ \/`.
     Mark(&'t str),
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Token<'t> {
 }
 
 /// Two-letter marks first, so that `==` is not two.
-const MARKS: [&str; 24] = [
-    "/\\", "\\/", "==", "!=", "<=", ">=", "&&", "||", "{", "}", "(", ")", "[", "]", ";", ",", ":",
-    "|", "@", "&", "=", "<", ">", "~",
+const MARKS: [&str; 26] = [
+    "/\\", "\\/", "==", "!=", "<=", ">=", "<>", "=>", "&&", "||", "{", "}", "(", ")", "[", "]",
+    ";", ",", ":", "|", "@", "&", "=", "<", ">", "~",
 ];
 
 /// The text of a test, read from the front.

@@ -67,9 +67,32 @@ pub(super) fn read(cursor: &mut Cursor<'_>, names: &mut Names) -> Result<Asked, 
 }
 
 fn condition(cursor: &mut Cursor<'_>, names: &mut Names) -> Result<Condition, Diagnostic> {
-    let condition = either(cursor, names, 0)?;
+    let condition = implied(cursor, names, 0)?;
     cursor.takes(";");
     Ok(condition)
+}
+
+/// `a => b` is `~a \/ b`, and binds least of all, from the right.
+fn implied(
+    cursor: &mut Cursor<'_>,
+    names: &mut Names,
+    depth: usize,
+) -> Result<Condition, Diagnostic> {
+    let left = either(cursor, names, depth)?;
+    if !cursor.takes("=>") {
+        return Ok(left);
+    }
+    deep(cursor, depth)?;
+    let right = implied(cursor, names, depth + 1)?;
+    Ok(Condition::Or(vec![Condition::Not(Box::new(left)), right]))
+}
+
+fn deep(cursor: &Cursor<'_>, depth: usize) -> Result<(), Diagnostic> {
+    if depth == MAX_DEPTH {
+        let message = format!("conditions are at most {MAX_DEPTH} deep");
+        return Err(Diagnostic::new(Code::M0109, cursor.spot(), message));
+    }
+    Ok(())
 }
 
 fn either(
@@ -97,17 +120,20 @@ fn single(
     names: &mut Names,
     depth: usize,
 ) -> Result<Condition, Diagnostic> {
-    if depth == MAX_DEPTH {
-        let message = format!("conditions are at most {MAX_DEPTH} deep");
-        return Err(Diagnostic::new(Code::M0109, cursor.spot(), message));
-    }
+    deep(cursor, depth)?;
     if cursor.takes("~") || cursor.takes_word("not") {
         return Ok(Condition::Not(Box::new(single(cursor, names, depth + 1)?)));
     }
     if cursor.takes("(") {
-        let inner = either(cursor, names, depth + 1)?;
+        let inner = implied(cursor, names, depth + 1)?;
         cursor.expect(")")?;
         return Ok(inner);
+    }
+    if cursor.takes_word("true") {
+        return Ok(Condition::And(Vec::new()));
+    }
+    if cursor.takes_word("false") {
+        return Ok(Condition::Or(Vec::new()));
     }
     let left = operand(cursor, names)?;
     let compare = compare(cursor)?;
@@ -117,7 +143,7 @@ fn single(
 fn compare(cursor: &mut Cursor<'_>) -> Result<Compare, Diagnostic> {
     let compare = match cursor.peek(0).map(text_of) {
         Some("=" | "==") => Compare::Equal,
-        Some("!=") => Compare::NotEqual,
+        Some("!=" | "<>") => Compare::NotEqual,
         Some("<") => Compare::Less,
         Some("<=") => Compare::LessEqual,
         Some(">") => Compare::Greater,
