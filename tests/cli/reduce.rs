@@ -42,6 +42,37 @@ fn what_has_nothing_to_do_with_a_finding_goes() {
     assert!(check.stderr.contains("error[E0113]"), "{}", check.stderr);
 }
 
+/// A copy to all CTAs is refused without a cluster too, and that is another mistake.
+#[test]
+fn another_mistake_with_the_same_code_is_none() {
+    let text = "target sm_90a;
+
+kernel rows(static w : gmem f32[17, 64], output y : gmem f32[8, 64])
+launch { grid: 8, cluster: 2, warps: 5, pdl: none }
+{
+    smem s : f32[64] ring 2;
+    pipeline p { stages: 2; full: bytes(s) from ld to math; empty: from math to ld; }
+    role ld: warps 4..5 elect one {
+        for t in 0..8 + cta.x / 3 { open p@t; if cluster.rank == 0 { copy.bulk w[t, :] -> s@cta(*)@t into p.full@cta(*)@t; } }
+    }
+    role math: warps 0..4 {
+        frag acc : f32[64] = 0.0;
+        for t in 0..8 + cta.x / 3 { wait p.full@t; acc += load s@t; release p.empty@cta(*)@t; }
+        store acc -> y[cta.x, :];
+    }
+}
+";
+    let of = |text: &str| {
+        let check = kernelc_with_input(["check", "-"], text.as_bytes()).expect_code(1);
+        let at = check.stderr.find("error[E0157]").expect("the code is kept");
+        check.stderr[at..].lines().next().unwrap_or_default().to_owned()
+    };
+    let answer = kernelc_with_input(["reduce", "-"], text.as_bytes()).expect_code(0);
+    assert!(answer.stdout.lines().count() < text.lines().count(), "{}", answer.stdout);
+    assert!(answer.stdout.contains("cluster: 2"), "{}", answer.stdout);
+    assert_eq!(of(&answer.stdout), of(text), "{}", answer.stdout);
+}
+
 #[test]
 fn runs_that_end_badly_syntax_and_commands_are_kept_too() {
     let waived = WRONG.replace(

@@ -153,7 +153,7 @@ pub fn judge(number: u64, text: &str) -> Outcome {
     let mut runs = false;
     for kernel in kernels(text) {
         let failures = failures(&kernel, text);
-        runs |= !failures.iter().any(|failure| matches!(failure, Failure::Refused(_)));
+        runs |= !failures.iter().any(|failure| matches!(failure, Failure::Refused(..)));
         if let Some(failure) = failures.into_iter().find(is_fault) {
             let fails = |text: &str| self::failures(&kernel, text).contains(&failure);
             let text = reduce(text, TRIES, fails).text;
@@ -166,7 +166,7 @@ pub fn judge(number: u64, text: &str) -> Outcome {
 /// What must not be said of any text.
 pub fn is_fault(failure: &Failure) -> bool {
     match failure {
-        Failure::Refused(code) => *code == Code::E0810,
+        Failure::Refused(code, _) => *code == Code::E0810,
         // What the verifier proves to be absent.
         Failure::Found(code) => matches!(
             code,

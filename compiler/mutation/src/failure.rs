@@ -3,16 +3,16 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kernel_dsl::diag::{Code, Severity};
+use kernel_dsl::diag::{Code, Diagnostic, Severity};
 use kernel_emulator::{EmuError, Memory, Schedule};
 
 use crate::judge::Subject;
 
 /// What goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
-    /// A finding before anything runs.
-    Refused(Code),
+    /// A finding before anything runs: its code, and what it says without names and numbers.
+    Refused(Code, String),
     /// An error of a run on the emulator, at both levels.
     Found(Code),
     /// The levels of the compiler differ: in results, or in whether they end well.
@@ -26,7 +26,7 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Refused(code) => write!(f, "{}", code.name()),
+            Failure::Refused(code, _) => write!(f, "{}", code.name()),
             Failure::Found(code) => write!(f, "{} on the emulator", code.name()),
             Failure::Levels => f.write_str("the two levels differ on the emulator"),
             Failure::Schedules => f.write_str("two schedules differ on the emulator"),
@@ -47,7 +47,7 @@ impl Subject<'_> {
             Ok(built) => built,
             Err(found) => {
                 let errors = found.iter().filter(|d| d.severity == Severity::Error);
-                return errors.map(|error| Failure::Refused(error.code)).collect();
+                return errors.map(|error| Failure::Refused(error.code, said(error))).collect();
             }
         };
         let Ok(memories) = (self.memories)(&built) else { return Vec::new() };
@@ -71,4 +71,15 @@ impl Subject<'_> {
         }
         Vec::new()
     }
+}
+
+/// The message of a finding and what it says of its place. Names and numbers change while a text gets smaller.
+fn said(finding: &Diagnostic) -> String {
+    let label = finding.labels.first().map_or("", |label| label.message.as_str());
+    let mut is_name = false;
+    let mut is_kept = |letter: &char| {
+        is_name ^= *letter == '`';
+        !is_name && !letter.is_ascii_digit()
+    };
+    finding.message.chars().chain([';']).chain(label.chars()).filter(|c| is_kept(c)).collect()
 }

@@ -18,7 +18,7 @@ use crate::session::{self, Refusal, Session};
 
 /// Arguments of `reduce`.
 ///
-/// The smaller file goes to standard output, or to --out. It is refused with the same code, or errs or differs on the emulator in the same way.
+/// The smaller file goes to standard output, or to --out. It is refused with the same code and words, or errs or differs on the emulator in the same way.
 ///
 /// Exit codes: 0 it is smaller or as small as can be; 1 nothing is wrong with the file, or not what --code names; 2 the command line is wrong; 4 a file or a process failed.
 #[derive(Debug, Args)]
@@ -125,10 +125,10 @@ fn execute(cli: &Cli, args: &ReduceArgs) -> Result<Answer, Refusal> {
 fn chosen(failures: &[Failure], code: Option<Code>) -> Option<Failure> {
     let is_wanted = |failure: &&Failure| match (failure, code) {
         (_, None) => true,
-        (Failure::Refused(found) | Failure::Found(found), Some(code)) => *found == code,
+        (Failure::Refused(found, _) | Failure::Found(found), Some(code)) => *found == code,
         (Failure::Levels | Failure::Schedules | Failure::Panicked, Some(_)) => false,
     };
-    failures.iter().find(is_wanted).copied()
+    failures.iter().find(is_wanted).cloned()
 }
 
 /// The reduced text, in canonical form where the same goes wrong with that.
