@@ -453,8 +453,9 @@ fn digits(known: &Knowledge<'_>, rest: &Form, len: u32) -> Option<Digits> {
     Some(Digits { of, lo, hi: lo.checked_add(i128::from(len.max(1)) - 1)? })
 }
 
-/// Positions of an index tile that is loaded from data which a contract calls distinct, each CTA other rows of it. Negative
-/// entries are absent, so that an exception among them is one of no element.
+/// Positions of an index tile that is loaded from data which a contract calls distinct, each CTA other rows or a slice of its
+/// own. Negative entries are absent, so that an exception among them is one of no element, and so is what stands for
+/// entries that are not loaded.
 fn slots(
     kernel: &Kernel,
     known: &Knowledge<'_>,
@@ -462,18 +463,25 @@ fn slots(
     form: &Form,
 ) -> Option<Owner> {
     let Some(Symbol::Value(value)) = form.as_symbol() else { return None };
-    let Op::Load { access, .. } = loads.get(&value)? else { return None };
+    let Op::Load { access, other, .. } = loads.get(&value)? else { return None };
     let distinct = kernel.params[access.storage.param()?].kept_contract()?.distinct?;
-    if distinct.except.is_some_and(|except| except >= 0) {
+    let is_element = |other: &ValueId| {
+        let Interval { hi, .. } = known.interval(&known.form(*other));
+        hi.is_none_or(|hi| hi >= 0)
+    };
+    if distinct.except.is_some_and(|except| except >= 0) || other.as_ref().is_some_and(is_element) {
         return None;
     }
     let mut grid = [false; 3];
     for index in &access.index {
-        if let AxisIndex::At(at) = index {
-            let owner = affine(known, &[], &known.form(*at), 1);
-            let found = separated(&owner, &owner, kernel.launch.grid);
-            grid = [0, 1, 2].map(|axis| grid[axis] || found[axis]);
-        }
+        let (start, len) = match index {
+            AxisIndex::At(at) => (*at, 1),
+            AxisIndex::Range { start, len, .. } => (*start, *len),
+            AxisIndex::Gather(_) | AxisIndex::Along(_) | AxisIndex::New => continue,
+        };
+        let owner = affine(known, &[], &known.form(start), len);
+        let found = separated(&owner, &owner, kernel.launch.grid);
+        grid = [0, 1, 2].map(|axis| grid[axis] || found[axis]);
     }
     Some(Owner::Slot { value, constant: 0, grid })
 }
