@@ -5,7 +5,8 @@
 //! producer opens, fills, and releases where it fills by stores; the consumer waits and releases. Assumes forms of
 //! scalars as [`Knowledge`] has them. Guarantees (E0154) that each index from 0 on is handled once, in order, by every
 //! role that the edge names, up to one common number; that copies bring the bytes that the edge counts; and that all
-//! roles of a barrier run side by side. So rounds alternate on both sides, and nobody waits for what never comes.
+//! roles of a barrier run side by side. So rounds alternate on both sides. Whether roles wait for each other is tried for
+//! some numbers of rounds, see [`exact::supposed`].
 
 mod cast;
 mod exact;
@@ -54,7 +55,12 @@ pub(super) fn check(kernel: &Kernel, sink: &mut Sink) {
     walk.block(&kernel.body);
     walk.compare();
     let found = walk.findings;
-    let exact = Exact::of(kernel);
+    let mut exact = Exact::of(kernel);
+    let is_followed = |id| exact.decided.contains(&rounds::pipeline(kernel, id));
+    let all_followed = kernel.barriers.ids().all(is_followed);
+    if found.is_empty() && exact.findings.is_empty() && exact.spent.is_none() && !all_followed {
+        exact.findings.extend(exact::supposed(kernel, &walk.known));
+    }
     if let Some(spent) = exact.spent.filter(|_| !found.is_empty()) {
         sink.push(spent);
         return;
@@ -75,6 +81,21 @@ pub(crate) fn opened(kernel: &Kernel, role: RoleId, full: BarrierId) -> i64 {
         event.barrier == rounds::pipeline(kernel, full) && event.act == rounds::Act::Open
     });
     opens.count() as i64
+}
+
+/// The roles at a barrier, or at either edge of a pipeline: those that arrive, or open and fill, and those that wait.
+fn ends(kernel: &Kernel, id: BarrierId) -> Vec<(RoleId, bool)> {
+    let barrier = &kernel.barriers[id];
+    let back = barrier.partner.map(|partner| &kernel.barriers[partner]);
+    let mut found: Vec<(RoleId, bool)> = Vec::new();
+    let arriving = barrier.from.iter().chain(back.into_iter().flat_map(|back| &back.to));
+    let waiting = barrier.to.iter().chain(back.into_iter().flat_map(|back| &back.from));
+    for end in arriving.map(|role| (*role, true)).chain(waiting.map(|role| (*role, false))) {
+        if !found.contains(&end) {
+            found.push(end);
+        }
+    }
+    found
 }
 
 /// The bytes that a copy brings.
@@ -431,12 +452,7 @@ impl<'a> Walk<'a> {
                 self.runs_ahead(id, barrier);
             }
             let mut first: Option<Sequence> = None;
-            let ends = barrier
-                .from
-                .iter()
-                .map(|r| (*r, true))
-                .chain(barrier.to.iter().map(|r| (*r, false)));
-            for (role, arrives) in ends.collect::<Vec<_>>() {
+            for (role, arrives) in ends(self.kernel, id) {
                 let Some(own) = self.sequences.get(&(id, role, arrives)).cloned() else {
                     self.unused(id, barrier, role, arrives);
                     continue;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kernel_dsl::diag::{Code, Diagnostic};
 use kernel_dsl::source::Span;
 
+use super::super::scalars::{Knowledge, Symbol};
 use super::TITLE;
 use super::cast;
 use super::inbox;
@@ -142,10 +143,8 @@ impl Judge<'_> {
     /// The number of indices that both ends handle.
     fn check(&self) -> Result<i64, Diagnostic> {
         let barrier = &self.kernel.barriers[self.barrier];
-        let ends =
-            barrier.from.iter().map(|r| (*r, true)).chain(barrier.to.iter().map(|r| (*r, false)));
         let mut first: Option<(i64, usize, Option<Span>)> = None;
-        for (role, arrives) in ends {
+        for (role, arrives) in super::ends(self.kernel, self.barrier) {
             let of_role = |events: &&Events| events.role == role;
             // Of a pair of CTAs one end is in the first.
             let is_first = match barrier.between {
@@ -302,7 +301,11 @@ impl Judge<'_> {
                 };
                 if index >= held {
                     let why = format!("index {index} is neither opened nor waited for before");
-                    return Err(wrong(span, why));
+                    let (first, edge) =
+                        if barrier == self.barrier { ("open", "empty") } else { ("wait", "full") };
+                    return Err(wrong(span, why)
+                        .secondary(full.span, "declared here")
+                        .help(format!("put `{first}` with the same index before it, in a role that `{edge}` goes to")));
                 }
                 progress.released.insert(barrier, next + 1);
             }
@@ -342,6 +345,39 @@ impl Judge<'_> {
         )
         .secondary(full.span, "declared here"))
     }
+}
+
+/// Roles that wait for each other for ever where numbers of the run are what is supposed of them. That barriers add up
+/// for all numbers is proved elsewhere; a barrier that does not for these is left out, since some facts do not hold.
+pub(super) fn supposed(kernel: &Kernel, known: &Knowledge<'_>) -> Option<Diagnostic> {
+    let ranks = kernel.launch.cluster_size();
+    let all: Vec<Rounds<'_>> =
+        (0..ranks).map(|rank| Rounds::supposed(kernel, rank, known)).collect();
+    if all.iter().any(|rounds| rounds.spent.is_some()) {
+        return None;
+    }
+    let adds_up = |&barrier: &BarrierId| {
+        (0..).zip(&all).all(|(rank, rounds)| {
+            let others = cast::from_others(kernel, barrier, rank, &all);
+            let judge = Judge { kernel, barrier, all: &all, rounds, rank, others };
+            let of_cluster = kernel.barriers[barrier].of_cluster;
+            !rounds.unknown.contains(&barrier) && (of_cluster || judge.check().is_ok())
+        })
+    };
+    let named = kernel.barriers.ids().filter(|id| pipeline(kernel, *id) == *id);
+    let found = stuck(kernel, &all, &named.filter(adds_up).collect())?;
+    let numbers = all.first().map_or(Vec::new(), |rounds| {
+        let named = |(symbol, n): (&Symbol, &i32)| match symbol {
+            Symbol::Param(id) => Some(format!("`{}` = {n}", kernel.params[*id].name)),
+            _ => None,
+        };
+        rounds.supposed.iter().filter_map(named).collect()
+    });
+    Some(if numbers.is_empty() {
+        found
+    } else {
+        found.note(format!("with {}", numbers.join(", ")))
+    })
 }
 
 /// A barrier of the CTA with a rank, and an index.

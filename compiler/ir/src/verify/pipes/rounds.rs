@@ -5,11 +5,12 @@
 //! choice or in a loop that is unknown, or that has an unknown index; so are all barriers of a kernel that does more
 //! than [`MAX_STEPS`] statements.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernel_abi::DType;
 use kernel_dsl::source::Span;
 
+use super::super::scalars::{Knowledge, Symbol};
 use crate::index::IndexVec;
 use crate::kernel::{
     AxisIndex, BarrierId, Between, ClusterAxis, Kernel, Literal, Op, PipeOp, RoleId, SmemId, Stmt,
@@ -122,6 +123,8 @@ pub(super) struct Rounds<'k> {
     pub(super) unsure: Option<Span>,
     /// Barriers of which it is not known.
     pub(super) unknown: BTreeSet<BarrierId>,
+    /// What numbers of the run are taken to be.
+    pub(super) supposed: BTreeMap<Symbol, i32>,
     /// The loop in which there were too many statements.
     pub(super) spent: Option<Span>,
 }
@@ -133,9 +136,20 @@ pub(super) fn pipeline(kernel: &Kernel, barrier: BarrierId) -> BarrierId {
 
 impl<'k> Rounds<'k> {
     pub(super) fn of(kernel: &'k Kernel, rank: u32) -> Rounds<'k> {
+        Rounds::run(kernel, rank, None)
+    }
+
+    /// The same for one choice of the numbers that are known at run time alone: loops have more rounds than rings have
+    /// slots, as far as what is promised of the numbers allows.
+    pub(super) fn supposed(kernel: &'k Kernel, rank: u32, known: &'k Knowledge<'k>) -> Rounds<'k> {
+        Rounds::run(kernel, rank, Some(known))
+    }
+
+    fn run(kernel: &'k Kernel, rank: u32, known: Option<&'k Knowledge<'k>>) -> Rounds<'k> {
         let mut run = Run {
             kernel,
             rank,
+            known,
             values: kernel.values.iter().map(|_| None).collect(),
             region: 0,
             role: None,
@@ -155,6 +169,8 @@ impl<'k> Rounds<'k> {
 struct Run<'a> {
     kernel: &'a Kernel,
     rank: u32,
+    /// What is known of numbers, where unknown ones are taken to be something.
+    known: Option<&'a Knowledge<'a>>,
     /// Those that are constant here.
     values: IndexVec<ValueId, Option<u64>>,
     region: usize,
@@ -183,7 +199,7 @@ impl<'a> Run<'a> {
         match &stmt.kind {
             StmtKind::Def { results, op } => {
                 if let &[result] = results.as_slice() {
-                    self.values[result] = self.value(result, op);
+                    self.values[result] = self.value(result, op).or_else(|| self.suppose(result));
                 }
             }
             StmtKind::Pipe(op) => self.pipe(op, stmt.span),
@@ -379,6 +395,46 @@ impl<'a> Run<'a> {
         (self.kernel.values[value].dtype == DType::I32).then_some(code as u32 as i32)
     }
 
+    /// Some i32 that is not known: one value for what has one form.
+    fn suppose(&mut self, value: ValueId) -> Option<u64> {
+        let known = self.known?;
+        let declared = &self.kernel.values[value];
+        if !declared.is_scalar() || declared.dtype != DType::I32 {
+            return None;
+        }
+        let symbol = known.form(value).as_symbol()?;
+        let number = match symbol {
+            Symbol::Cta(axis) => self.place(ClusterAxis::Along(axis)) as i32,
+            _ => match self.found.supposed.get(&symbol) {
+                Some(&number) => number,
+                None => {
+                    let slots = self.kernel.barriers.iter().map(|barrier| barrier.slots).max();
+                    let rounds = i128::from(slots.unwrap_or(1)) + 2;
+                    // Where a loop goes from one number to another, the later one is the larger.
+                    let wanted = rounds * (self.found.supposed.len() as i128 + 1);
+                    let range = known.interval(&known.form(value));
+                    let number =
+                        wanted.min(range.hi.unwrap_or(wanted)).max(range.lo.unwrap_or(wanted));
+                    let number = i32::try_from(number).ok()?;
+                    self.found.supposed.insert(symbol, number);
+                    number
+                }
+            },
+        };
+        Some(u64::from(number as u32))
+    }
+
+    /// Where the CTA is in its cluster.
+    fn place(&self, axis: ClusterAxis) -> u32 {
+        let [x, y, _] = self.kernel.launch.cluster.map(|extent| extent.max(1));
+        match axis {
+            ClusterAxis::Along(0) => self.rank % x,
+            ClusterAxis::Along(1) => self.rank / x % y,
+            ClusterAxis::Along(_) => self.rank / x / y,
+            ClusterAxis::Rank => self.rank,
+        }
+    }
+
     /// The code of a constant of a type that indices and conditions have.
     fn value(&self, result: ValueId, op: &Op) -> Option<u64> {
         let declared = &self.kernel.values[result];
@@ -411,15 +467,7 @@ impl<'a> Run<'a> {
                     known(b)
                 }
             }
-            Op::ClusterIndex(axis) => {
-                let [x, y, _] = self.kernel.launch.cluster.map(|extent| extent.max(1));
-                Some(u64::from(match axis {
-                    ClusterAxis::Along(0) => self.rank % x,
-                    ClusterAxis::Along(1) => self.rank / x % y,
-                    ClusterAxis::Along(_) => self.rank / x / y,
-                    ClusterAxis::Rank => self.rank,
-                }))
-            }
+            Op::ClusterIndex(axis) => Some(u64::from(self.place(*axis))),
             Op::Const(Literal::Float(_))
             | Op::CtaIndex(_)
             | Op::ScalarParam(_)
