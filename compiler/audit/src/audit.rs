@@ -52,6 +52,7 @@ pub fn audit_ptx(
         };
         let case = Case { kernel, facts, claims, moves: &compared.moves, spots: Some(&spots) };
         let mut judgement = judge(&case);
+        crate::proxy::judge(&case, &mut judgement);
         for gap in compared.gaps {
             judgement.open = true;
             judgement.notes.push(remark(Code::NotUnderstood, &kernel.name, gap));

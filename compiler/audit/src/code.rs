@@ -19,13 +19,17 @@ pub enum Code {
     BareAtomic,
     /// In our own builds: an ordinary access at a multicast address.
     Multicast,
+    /// An asynchronous read of what threads stored, without a fence of the proxy.
+    Unfenced,
+    /// A signal ahead of the end of an asynchronous store.
+    Unfinished,
     /// A tool of the machine code is missing or failed.
     Tool,
 }
 
 impl Code {
     /// Every code, in order.
-    pub const ALL: [Code; 9] = [
+    pub const ALL: [Code; 11] = [
         Code::NonCoherent,
         Code::Moved,
         Code::Sunk,
@@ -35,6 +39,8 @@ impl Code {
         Code::BareAtomic,
         Code::Tool,
         Code::Multicast,
+        Code::Unfenced,
+        Code::Unfinished,
     ];
 
     /// The code as it is printed.
@@ -48,6 +54,8 @@ impl Code {
             Code::MissingSync => "E0906",
             Code::BareAtomic => "E0907",
             Code::Multicast => "E0909",
+            Code::Unfenced => "E0910",
+            Code::Unfinished => "E0911",
             Code::Tool => "E0908",
         }
     }
@@ -63,6 +71,8 @@ impl Code {
             Code::MissingSync => "a wait or a launch signal is missing",
             Code::BareAtomic => "atomic without order and scope",
             Code::Multicast => "ordinary access at a multicast address",
+            Code::Unfenced => "asynchronous read of what was stored without a proxy fence",
+            Code::Unfinished => "signal ahead of the end of an asynchronous store",
             Code::Tool => "a tool of the machine code failed",
         }
     }

@@ -16,6 +16,8 @@ pub(crate) struct Kernel {
     pub(crate) places: Vec<Place>,
     /// What was not understood, and makes the kernel not judged.
     pub(crate) gaps: Vec<Gap>,
+    /// What rules of proxies ask for; empty for machine code.
+    pub(crate) traffic: crate::traffic::Traffic,
 }
 
 /// A parameter of the kernel.

@@ -1,7 +1,8 @@
 //! Readers of PTX and machine code, and the rules of memory order over them.
 //!
 //! The audit answers one question about kernels of any origin: may a read return stale data because it
-//! is non-coherent, or because the assembler took it to the other side of a wait?
+//! is non-coherent, because the assembler took it to the other side of a wait, or because a copy runs in
+//! a proxy that no fence has told of a store?
 //!
 //! | stage | module | gives |
 //! |---|---|---|
@@ -9,6 +10,7 @@
 //! | disassembly, cubin | `sass` | sections of machine instructions; parameters, branch tables |
 //! | either | `kernel`, `dataflow`, `values` | one program a kernel, callees inlined: a flow graph, steps that move values, a role for each access |
 //! | kernel | `analysis`, `spin`, `paths` | waits, reads with their owners, paths between them |
+//! | PTX, thread by thread | `traffic`, `proxy` | asynchronous reads without a fence, signals that are too early |
 //! | PTX with machine code | `machine`, `moved` | loads that are not left on their side of a wait |
 //! | facts with claims | `rules` | findings, notes, assumptions: a [`Report`] |
 //!
@@ -53,12 +55,14 @@ mod machine;
 mod moved;
 mod own_build;
 mod paths;
+mod proxy;
 mod ptx;
 mod report;
 mod rules;
 mod sass;
 mod spin;
 mod toolchain;
+mod traffic;
 mod values;
 
 pub use audit::{audit_cubin, audit_ptx};

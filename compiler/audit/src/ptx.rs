@@ -76,6 +76,8 @@ pub(crate) struct Function {
     pub(crate) vars: Vec<Var>,
     /// Number of registers.
     pub(crate) regs: u32,
+    /// Threads of a CTA at most, where the function says so.
+    pub(crate) threads: Option<u32>,
 }
 
 /// The instructions of a function.

@@ -110,6 +110,11 @@ fn claimed(case: &Case<'_>) -> Vec<(String, Claim)> {
         .collect()
 }
 
+/// The name of a parameter.
+pub(crate) fn name_of_param(case: &Case<'_>, param: u32) -> Option<String> {
+    name_of(case, Owner::Param(param))
+}
+
 fn name_of(case: &Case<'_>, owner: Owner) -> Option<String> {
     match owner {
         Owner::Param(param) => case.kernel.params.get(param as usize).map(|p| p.label.clone()),
@@ -354,7 +359,7 @@ fn crossing(what: &str, m: &Move) -> String {
     )
 }
 
-fn spot(case: &Case<'_>, node: u32) -> Option<Spot> {
+pub(crate) fn spot(case: &Case<'_>, node: u32) -> Option<Spot> {
     let id = case.kernel.places[node as usize].id;
     (id != u32::MAX).then_some(())?;
     case.spots.map(|spots| spots(id))

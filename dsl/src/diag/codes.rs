@@ -205,6 +205,8 @@ codes! {
     E0907 "atomic without order and scope";
     E0908 "tool of the machine code that failed";
     E0909 "ordinary access at a multicast address";
+    E0910 "asynchronous read of what was stored without a proxy fence";
+    E0911 "signal ahead of the end of an asynchronous store";
 }
 
 impl Code {

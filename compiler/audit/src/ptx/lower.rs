@@ -13,10 +13,12 @@ use super::{Formal, Function, Instruction, Module, Operand, Space};
 use crate::dataflow::{Guard, Program, Source, Step};
 use crate::graph::Graph;
 use crate::kernel::{Gap, Kernel, Param, Place, Role, is_harmless_function};
+use crate::traffic::{Arg, Traffic};
 use crate::values::{ANY_SHARED, DYNAMIC_SHARED, Origin, ValueId, Values};
 
 mod compute;
 mod memory;
+mod traffic;
 
 /// Makes the kernel that the rules judge.
 pub(crate) fn lower(module: &Module, function: &Function) -> Kernel {
@@ -37,6 +39,7 @@ pub(crate) fn lower(module: &Module, function: &Function) -> Kernel {
         places: vec![Place { id: u32::MAX, address: 0 }; count],
         gaps: layout.gaps.clone(),
         shared_of: FxHashMap::default(),
+        traffic: Traffic { threads: function.threads, ..Traffic::default() },
     };
     for context in &layout.contexts {
         lowering.shared_of.entry(&context.function.name).or_insert(context.first_slot);
@@ -65,6 +68,7 @@ pub(crate) fn lower(module: &Module, function: &Function) -> Kernel {
         roles: lowering.roles,
         places: lowering.places,
         gaps: lowering.gaps,
+        traffic: lowering.traffic,
     }
 }
 
@@ -97,6 +101,7 @@ struct Lowering<'a> {
     gaps: Vec<Gap>,
     /// First variable of the first call of each function.
     shared_of: FxHashMap<&'a str, u32>,
+    traffic: Traffic,
 }
 
 /// The context and node of the instruction that is being lowered.
@@ -136,6 +141,7 @@ impl<'a> Lowering<'a> {
                 .guard
                 .map(|(reg, negated)| Guard { reg: context.first_reg + reg, negated });
             self.instruction(at, instruction);
+            self.traffic(at, instruction);
             self.flow(at, instruction, next, returns);
         }
     }
@@ -236,6 +242,7 @@ impl<'a> Lowering<'a> {
             (Formal::Var(var), Operand::LocalVar(name, _)) => {
                 let (formal, actual) = (inside.first_slot + var, outside.first_slot + name);
                 let (from, to) = if into { (actual, formal) } else { (formal, actual) };
+                self.traffic.copied.entry(to).or_default().push(from);
                 vec![Step::CopySlot { from, to }]
             }
             (Formal::Var(var), actual) => {
@@ -243,6 +250,10 @@ impl<'a> Lowering<'a> {
                 let addr = vec![Source::Value(slot)];
                 if into {
                     let src = self.source(outer, actual);
+                    let arg = self.arg(outer, actual);
+                    let stored =
+                        self.traffic.slots.entry((inside.first_slot + var, 0)).or_default();
+                    stored.push((outer.node, arg));
                     vec![Step::Store { addr, bytes: 8, src }]
                 } else {
                     match self.register(outer, actual) {
@@ -257,10 +268,13 @@ impl<'a> Lowering<'a> {
                 let inner_reg = inside.first_reg + reg;
                 if into {
                     let parts = vec![self.source(outer, actual)];
+                    let arg = self.arg(outer, actual);
+                    self.bound(outer.node, inner_reg, arg);
                     vec![Step::Sum { dst: inner_reg, parts }]
                 } else {
                     match self.register(outer, actual) {
                         Some(dst) => {
+                            self.bound(inner.node, dst, Arg::Reg(inner_reg));
                             vec![Step::Sum { dst, parts: vec![Source::Reg(inner_reg)] }]
                         }
                         None => Vec::new(),

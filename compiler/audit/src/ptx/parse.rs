@@ -415,10 +415,7 @@ impl<'a> Parser<'a> {
         let name = self.word()?.to_owned();
         let params = if self.is_mark(b'(') { self.formals()? } else { Vec::new() };
         self.function_names.insert(name.clone(), ());
-        // Performance directives.
-        while !self.is_mark(b'{') && !self.is_mark(b';') {
-            self.next()?;
-        }
+        let threads = self.performance_directives()?;
         let body = if self.eat(b';') {
             None
         } else {
@@ -426,8 +423,8 @@ impl<'a> Parser<'a> {
             Some(self.body()?)
         };
         let draft = self.function.take().unwrap_or_default();
-        let function =
-            Function { name, is_entry, params, returns, body, vars: draft.vars, regs: draft.regs };
+        let (vars, regs) = (draft.vars, draft.regs);
+        let function = Function { name, is_entry, params, returns, body, vars, regs, threads };
         // A declaration without body gives way to the definition.
         match self.module.functions.iter_mut().find(|f| f.name == function.name) {
             Some(old) if old.body.is_none() => *old = function,
@@ -436,6 +433,28 @@ impl<'a> Parser<'a> {
             None => self.module.functions.push(function),
         }
         Ok(())
+    }
+
+    /// Reads up to the body; gives the threads of a CTA at most.
+    fn performance_directives(&mut self) -> Result<Option<u32>, Unreadable> {
+        let mut threads: Option<u32> = None;
+        let mut counts = false;
+        while !self.is_mark(b'{') && !self.is_mark(b';') {
+            let token = self.next()?;
+            let text = self.slice(token);
+            match token.kind {
+                Kind::Dotted => {
+                    counts = matches!(text, ".maxntid" | ".reqntid");
+                    threads = if counts { Some(1) } else { threads };
+                }
+                Kind::Number if counts => {
+                    let along = integer(text).and_then(|number| u32::try_from(number).ok());
+                    threads = threads.zip(along).and_then(|(all, along)| all.checked_mul(along));
+                }
+                Kind::Number | Kind::Word | Kind::Text | Kind::Mark(_) => {}
+            }
+        }
+        Ok(threads)
     }
 
     fn body(&mut self) -> Result<Body, Unreadable> {

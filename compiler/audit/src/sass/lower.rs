@@ -101,6 +101,7 @@ pub(crate) fn lower(code: &Code, section: usize, cubin: &CubinInfo, lines: Lines
         roles: lowering.roles,
         places: lowering.places,
         gaps: lowering.gaps,
+        traffic: crate::traffic::Traffic::default(),
     }
 }
 

@@ -190,6 +190,9 @@ impl Parser<'_> {
                 && super::type_bits(name).is_none()
         });
         if part {
+            if let (Operand::Name(name), Some(part)) = (&mut operand, self.dotted()) {
+                name.push_str(part);
+            }
             self.at += 1;
         }
         if self.is_mark(b'[') && matches!(operand, Operand::LocalVar(..) | Operand::ModuleVar(..)) {
