@@ -242,7 +242,9 @@ impl<'a> Look<'a> {
                 let is_there =
                     if is_global { at >= GLOBAL_START } else { (0..SHARED_END).contains(&at) };
                 is_there
-                    && place.all.iter().any(|&from| at < from + size && from < at + write.bytes)
+                    && place.all.iter().any(|&from| {
+                        at < from.saturating_add(size) && from < at.saturating_add(write.bytes)
+                    })
             });
             if meets {
                 readers.insert(thread);

@@ -97,6 +97,56 @@ fn change(text: &str, edits: &[Edit]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// A number from one end of its range or the other, or a small one.
+fn number() -> impl Strategy<Value = i64> {
+    let ends =
+        prop::sample::select(vec![i64::MIN, i64::MIN + 1, i64::MAX, 1 << 44, -(1 << 44), -1]);
+    prop_oneof![ends, 0i64..70, any::<i64>()]
+}
+
+/// An instruction that computes with 64 bits, and three numbers for it.
+fn sum() -> impl Strategy<Value = (&'static str, [i64; 3])> {
+    let ops = prop::sample::select(vec![
+        "add.s64 D,S,A",
+        "sub.s64 D,A,S",
+        "mul.lo.s64 D,S,A",
+        "mul.hi.s64 D,S,A",
+        "mad.lo.s64 D,S,A,B",
+        "div.s64 D,S,A",
+        "rem.s64 D,A,S",
+        "shl.b64 D,S,A",
+        "shr.s64 D,S,A",
+        "and.b64 D,S,A",
+        "not.b64 D,S",
+        "bfe.u64 D,S,A,B",
+        "bfi.b64 D,S,A,B,C",
+        "bfi.b64 D,A,S,B,C",
+        "min.s64 D,S,A",
+        "neg.s64 D,S",
+        "mov.b64 D,A",
+    ]);
+    (ops, number(), number(), number()).prop_map(|(op, a, b, c)| (op, [a, b, c]))
+}
+
+/// A kernel that stores to a computed place of shared memory and copies from a computed one.
+fn computing(steps: &[(&str, [i64; 3])], offset: i64) -> String {
+    let mut body = String::new();
+    for (op, [a, b, c]) in steps {
+        let op = op.replace('S', "%rd1").replace('D', "%rd1").replace('A', &a.to_string());
+        let op = op.replace('B', &b.to_string()).replace('C', &c.to_string());
+        body.push_str(&format!(" {op};\n"));
+    }
+    format!(
+        ".version 8.6\n.target sm_90a\n.address_size 64\n.shared .align 128 .b8 tile[2048];\n\
+         .visible .entry k(.param .u64 y)\n.reqntid 64\n{{\n .reg .b32 %r<4>; .reg .b64 %rd<8>;\n \
+         mov.u32 %r1,%tid.x;\n mov.u64 %rd1,tile;\n cvt.u64.u32 %rd2,%r1;\n add.s64 %rd1,%rd1,%rd2;\n{body} \
+         ld.param.u64 %rd3,[y];\n mov.u64 %rd4,tile;\n add.s64 %rd5,%rd1,{offset};\n \
+         st.shared.u32 [%rd1+{offset}],%r1;\n bar.sync 0;\n cvt.u32.u64 %r2,%rd1;\n \
+         cp.async.bulk.global.shared::cta.bulk_group [%rd3],[%rd5],%r2;\n \
+         cp.async.bulk.commit_group;\n cp.async.bulk.wait_group 0;\n ret;\n}}\n"
+    )
+}
+
 /// A listing that was made before.
 struct Listing(String);
 
@@ -130,6 +180,13 @@ proptest! {
     #[test]
     fn changed_ptx_is_read_or_refused(file in any::<prop::sample::Index>(), edits in edits()) {
         let text = change(&corpus()[file.index(corpus().len())], &edits);
+        let report = audit_ptx(&text, &Declarations::default(), "sm_90a", None).unwrap();
+        let _ = (report.to_json(), report.to_text("x"), report.to_sarif("x"));
+    }
+
+    #[test]
+    fn changed_ptx_computes_with_any_numbers(steps in prop::collection::vec(sum(), 1..12), offset in number()) {
+        let text = computing(&steps, offset);
         let report = audit_ptx(&text, &Declarations::default(), "sm_90a", None).unwrap();
         let _ = (report.to_json(), report.to_text("x"), report.to_sarif("x"));
     }

@@ -84,7 +84,7 @@ impl<'a> Threads<'a> {
         let mut next = 1024i64;
         for (&var, &bytes) in &kernel.traffic.shared {
             bases.insert(var, next);
-            next += (i64::from(bytes) + 1024) / 1024 * 1024;
+            next = next.saturating_add((i64::from(bytes) + 1024) / 1024 * 1024);
         }
         Threads {
             kernel,
@@ -138,9 +138,12 @@ impl<'a> Threads<'a> {
             Arg::Reg(reg) => return self.register(thread, reg, node),
             Arg::Number(number) => Held::known(number),
             Arg::Shared(var, offset) => Held::known(self.bases.get(&var)?.wrapping_add(offset)),
-            Arg::Global(var, offset) => Held::known((1 << 60) + (i64::from(var) << 40) + offset),
+            Arg::Global(var, offset) => {
+                Held::known((1i64 << 60).wrapping_add(i64::from(var) << 40).wrapping_add(offset))
+            }
             Arg::Param(param, offset, bytes) if bytes >= 8 => {
-                Held::maybe((i64::from(param) + 1) * GLOBAL_START + (offset << 30))
+                let start = (i64::from(param) + 1).wrapping_mul(GLOBAL_START);
+                Held::maybe(start.wrapping_add(offset << 30))
             }
             Arg::Param(..) => Held::maybe(0),
             Arg::Slot(slot, offset) => return self.slot(thread, slot, offset),
@@ -360,7 +363,7 @@ fn combine(parts: &[Held], apply: impl Fn(&[i64]) -> Option<i64>) -> Option<Held
 }
 
 fn apply(op: Op, values: &[i64], bits: u32) -> Option<i64> {
-    let shift = |by: i64| u32::try_from(by).ok().filter(|&by| by < bits);
+    let shift = |by: i64| u32::try_from(by).ok().filter(|&by| by < bits.min(64));
     Some(match (op, values) {
         (Op::Sum, [a]) => *a,
         (Op::Sum, [a, b]) => a.wrapping_add(*b),
@@ -388,7 +391,7 @@ fn apply(op: Op, values: &[i64], bits: u32) -> Option<i64> {
         }
         (Op::Insert, [a, b, from, count]) => {
             let (from, count) = (shift(*from)?, u32::try_from(*count).ok()?.min(63));
-            let mask = ((1i64 << count) - 1) << from;
+            let mask = (1i64 << count).wrapping_sub(1) << from;
             b & !mask | a << from & mask
         }
         (Op::Table(table), [a, b, c]) => {

@@ -166,9 +166,9 @@ impl Lowering<'_> {
                 if let [place, Arg::Number(by)] = args[..] {
                     args = match place {
                         Arg::Param(param, offset, size) => {
-                            vec![Arg::Param(param, offset + by, size)]
+                            vec![Arg::Param(param, offset.wrapping_add(by), size)]
                         }
-                        Arg::Slot(slot, offset) => vec![Arg::Slot(slot, offset + by)],
+                        Arg::Slot(slot, offset) => vec![Arg::Slot(slot, offset.wrapping_add(by))],
                         _ => vec![Arg::Unknown],
                     };
                 }
@@ -241,7 +241,10 @@ impl Lowering<'_> {
                 let each = element_bytes(instruction);
                 let bytes = match instruction.opcode.as_str() {
                     "stmatrix" => 16,
-                    _ => each * operands.get(1).map_or(1, |data| elements(data).len() as u32),
+                    _ => {
+                        let data = operands.get(1).map_or(1, |data| elements(data).len() as u32);
+                        each.saturating_mul(data)
+                    }
                 };
                 let mut events =
                     vec![Event::Write { memory, addr: addr.clone(), bytes, later: false }];
