@@ -23,6 +23,9 @@ const MAX_PAIRS: usize = 60_000;
 /// Proofs that are split by a choice, at most.
 const MAX_SPLIT_PROOFS: u32 = 500;
 
+/// What is left out where it hangs on the place of a CTA in its cluster.
+const PLACES: &str = "places of CTAs in their cluster (E0122, E0156, E0157, E0175)";
+
 /// What was found of two statements so far.
 #[derive(Default)]
 struct Summary {
@@ -338,12 +341,22 @@ impl Judge<'_, '_> {
                 };
                 let known = self.places.apart_in_cluster(a, b).is_some();
                 let simple = is_simple(a) && is_simple(b) && known;
-                (!simple || !kernel.barriers.is_empty())
-                    .then_some("places of CTAs in their cluster (E0122, E0156, E0157)")
+                (!simple || !kernel.barriers.is_empty()).then_some(PLACES)
             }
             Scope::Grid => {
+                let in_cluster = |touch: &Touch| {
+                    let mut forms = touch.sides.iter().map(|side| match &side.reach {
+                        Reach::Run { start, .. } => start,
+                        Reach::Each(form) => form,
+                    });
+                    let is_place = |symbol: &Symbol| matches!(symbol, Symbol::Cluster(_));
+                    !touch.facts.is_empty() || forms.any(|form| form.terms.keys().any(is_place))
+                };
+                let has_clusters = kernel.launch.cluster_size() > 1;
                 if has(DIGITS) {
                     Some(DIGITS)
+                } else if has_clusters && (in_cluster(a) || in_cluster(b)) {
+                    Some(PLACES)
                 } else if is_loaded(a) || is_loaded(b) {
                     Some("places by loaded values and numbers of rounds (E0116, E0175)")
                 } else {
