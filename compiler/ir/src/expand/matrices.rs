@@ -15,7 +15,7 @@ use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::infer::{contiguous_axis, tile_axes};
 use crate::kernel::{AxisIndex, Storage, TileAccess};
 use crate::layout::Swizzle;
-use crate::ops::mma::DEPTH_LANES;
+use crate::ops::mma::{is_pairs, may_be_matrices};
 
 /// Elements of a row of a matrix.
 const ROW: u32 = 8;
@@ -49,9 +49,11 @@ impl Expander<'_> {
             | AxisIndex::Gather(_)
             | AxisIndex::Along(_) => false,
         });
-        let is_depth = |map: &AxisMap| map.lanes == DEPTH_LANES && map.vec == 2;
-        let depth = distribution.axes.iter().position(is_depth)?;
-        if !plain || dtype.bits() != 16 || contiguous_axis(&tile_axes(access)) != Some(depth) {
+        let depth = distribution.axes.iter().position(is_pairs)?;
+        if !plain
+            || !may_be_matrices(dtype, distribution)
+            || contiguous_axis(&tile_axes(access)) != Some(depth)
+        {
             return None;
         }
         let mut turned = distribution.clone();

@@ -25,6 +25,8 @@ impl<'k> Expander<'k> {
         let limit = count.saturating_sub(1);
         let limit_reg = self.b.int(DType::U32, i64::from(limit));
         let at = self.word(word, None);
+        // What threads have stored is ahead of products behind the meeting.
+        self.hand_over_operands();
         let last = self.by_one_thread(DType::Bool, |s| {
             s.b.emit(DeviceOp::Fence);
             let old = s.change(word.param, DType::U32, at, Change::Count { limit: limit_reg });
@@ -56,6 +58,7 @@ impl<'k> Expander<'k> {
         let Address { offset, constant } = self.b.address(cell, offsets);
         let at = Vector { first: 0, len: 1, offset, constant, predicate: None };
         let change = Change::Apply { op, value: (by, 0) };
+        self.hand_over_operands();
         let old = self.by_one_thread(dtype, |s| s.change(param, dtype, at, change))?;
         self.bind(result, old);
         Ok(())

@@ -16,7 +16,7 @@ use kernel_abi::numeric::canonical;
 use super::contract::Operand;
 use super::convert;
 use super::elements::Elements;
-use crate::distribution::{AxisMap, Digit};
+use crate::distribution::{AxisMap, Digit, Distribution};
 use crate::kernel::ContractSpec;
 
 /// Rows of the atom.
@@ -28,6 +28,17 @@ pub const DEPTH: usize = 16;
 
 /// The lanes that k runs along.
 pub const DEPTH_LANES: Digit = Digit { extent: 4, stride: 1 };
+
+/// True where elements are spread so that `ldmatrix` and `stmatrix` may move them: rows of matrices, each by another lane than
+/// those that hold its elements.
+pub fn may_be_matrices(dtype: DType, spread: &Distribution) -> bool {
+    dtype.bits() == 16 && spread.axes.iter().any(is_pairs)
+}
+
+/// An axis of pairs that lie along the lanes of k.
+pub fn is_pairs(map: &AxisMap) -> bool {
+    map.lanes == DEPTH_LANES && map.vec == 2
+}
 
 /// What each letter of a contraction is to the matrix product.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

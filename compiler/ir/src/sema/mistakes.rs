@@ -41,7 +41,7 @@ pub(super) fn ring_without_slot(name: &str, at: Span, defined: Span) -> Diagnost
     Diagnostic::error(Code::E0217, format!("`{name}` is a ring: which slot is meant?"))
         .label(at, "no slot")
         .secondary(defined, "declared as a ring")
-        .help(format!("write `{name}@s`"))
+        .help(format!("write `{name}@t` for slot `t`, counted modulo the ring"))
 }
 
 /// The finding for a slot of what is no ring.

@@ -169,6 +169,10 @@ impl<'a> Walk<'a> {
                 if let Op::ReadVar { var, slot } = op {
                     self.use_sums(stmt.span, *var, *slot, "read");
                 }
+                // All threads meet, or all of the role, and one of them counts.
+                if let Op::ArriveLast { .. } | Op::Atomic { .. } = op {
+                    self.state.sync();
+                }
                 results.iter().for_each(|&value| self.make_value(stmt.span, value, op));
                 self.known.define(results, op, &self.facts);
             }

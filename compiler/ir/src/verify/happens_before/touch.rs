@@ -11,6 +11,7 @@ use super::words::Ops;
 use crate::distribution::{AxisMap, Distribution};
 use crate::kernel::{ClusterAxis, Kernel, ParamId, RoleId, SmemId, ValueId, ViewAxis};
 use crate::ops::AtomicOp;
+use crate::ops::mma::may_be_matrices;
 
 /// Memory that is one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -389,6 +390,13 @@ impl Places<'_> {
     fn own(&self, a: &Touch, b: &Touch) -> bool {
         let (Some(first), Some(second)) = (&a.spread, &b.spread) else { return false };
         if first.warps != second.warps {
+            return false;
+        }
+        // Rows of matrices go through other lanes.
+        if let Memory::Tile(tile) = a.memory
+            && a.kind != b.kind
+            && may_be_matrices(self.kernel.smem[tile].dtype, first)
+        {
             return false;
         }
         // A store comes to each element once, by E0404 where that is not waived.

@@ -443,6 +443,8 @@ impl<'k> Trace<'k> {
             }
             (Op::Atomic { op, access, .. }, Some(&result)) => {
                 let spread = &self.kernel.values[result].distribution;
+                // All threads meet, and one of them changes the element.
+                self.meet(thread, stmt, Edge::Sync);
                 if self.leads(thread) {
                     self.access(thread, stmt, access, Kind::Change(*op), Some(spread));
                 }

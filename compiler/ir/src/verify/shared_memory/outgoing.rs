@@ -16,7 +16,8 @@ use super::landing::{BackEdge, Landing};
 use super::roles::Region;
 use super::state::{Kind, MAX_SINCE, Touch};
 use crate::kernel::{
-    BarrierId, Outgoing, ParamId, RoleId, SmemId, Stmt, StmtKind, Storage, TileAccess, each_access,
+    BarrierId, Outgoing, ParamId, RoleId, SmemId, Stmt, StmtKind, Storage, TileAccess, ValueId,
+    each_access,
 };
 
 /// A copy out of shared memory that nothing has waited for to the end.
@@ -194,8 +195,8 @@ impl Walk<'_> {
                 self.settle_departures(stmt, *storage, *but, *pending);
             }
             Outgoing::Publish { storage } => {
-                if let Some((tile, _)) = storage.tile() {
-                    self.publish(tile);
+                if let Some((tile, slot)) = storage.tile() {
+                    self.publish(tile, slot);
                 }
             }
         }
@@ -210,12 +211,19 @@ impl Walk<'_> {
         self.state.departures.write(Written { touch, published: false, is_foreign });
     }
 
-    /// Each thread orders what it has written and knows of: not what its own copies may still bring, nor what it has
-    /// stored to other CTAs.
-    fn publish(&mut self, tile: SmemId) {
+    /// Each thread orders what it has written to a tile, or to one slot of it, and knows of: not what its own copies may
+    /// still bring, nor what it has stored to other CTAs.
+    fn publish(&mut self, tile: SmemId, slot: Option<ValueId>) {
         let mut own = std::mem::take(&mut self.state.departures.written);
         let judge = self.judge();
-        for written in own.iter_mut().filter(|written| written.touch.tile == tile) {
+        let slot = slot.map(|slot| self.known.form(slot));
+        let is_meant = |touch: &Touch| {
+            let Some(slot) = &slot else { return true };
+            judge.distance(tile, touch.slot.as_ref(), Some(slot)) == Some(0)
+        };
+        let own_tile =
+            |written: &&mut Written| written.touch.tile == tile && is_meant(&written.touch);
+        for written in own.iter_mut().filter(own_tile) {
             let coming = |copy: &Touch| !copy.settled && judge.may_overlap(copy, &written.touch);
             written.published |= !written.is_foreign && !self.state.copies.iter().any(coming);
         }

@@ -3,6 +3,7 @@
 use super::super::scalars::{Facts, Form, Knowledge, Symbol};
 use super::state::{Cta, Kind, Side, Touch};
 use crate::kernel::{BarrierId, Kernel, SmemId};
+use crate::ops::mma::may_be_matrices;
 
 /// What decides at one place of the kernel.
 pub(super) struct Judge<'a> {
@@ -107,8 +108,8 @@ impl Judge<'_> {
         !behind(a, *m, b) && !behind(b, *n, a)
     }
 
-    /// True where every thread touches the same elements both times, and nobody else does. In two slots of a
-    /// ring they do not meet anyway.
+    /// True where every thread touches the same elements both times, and nobody else does. In two slots of a ring, or in
+    /// two CTAs, they do not meet anyway.
     fn is_own(&self, a: &Touch, b: &Touch) -> bool {
         let (Some(first), Some(second)) = (&a.spread, &b.spread) else { return false };
         // Stores are done by the lowest replica, loads by all.
@@ -126,16 +127,12 @@ impl Judge<'_> {
                 (Side::Unknown, _) | (_, Side::Unknown) => false,
             })
         };
-        let same_cta = || match (&a.cta, &b.cta) {
-            (None, None) => true,
-            (Some(Cta(Some(a))), Some(Cta(Some(b)))) => {
-                self.difference(a, b).and_then(|distance| distance.as_constant()) == Some(0)
-            }
-            (_, _) => false,
-        };
+        // A store or a load of matrices moves rows for other lanes, which are in order with nothing that this one does.
+        let dtype = self.kernel.smem[a.tile].dtype;
+        let of_others = !both_write && may_be_matrices(dtype, first);
         first == second
-            && same_cta()
             && (alone || both_write)
+            && !of_others
             && a.axes == b.axes
             && a.new_axes == b.new_axes
             && same_sides()
