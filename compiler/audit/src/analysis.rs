@@ -159,6 +159,7 @@ fn is_global(named: Named, terms: &[Term]) -> bool {
                         | Origin::MinusGlobal(_)
                         | Origin::BitsOfParam(_)
                         | Origin::BitsOfGlobal(_)
+                        | Origin::Word
                         | Origin::Opaque
                         | Origin::Loose => false,
                     })
@@ -244,7 +245,10 @@ impl Known<'_> {
 /// Who owns the memory, by the terms of its address.
 fn owners(terms: &[Term], known: &Known<'_>) -> Owners {
     let mut owners = Owners { untraced: terms.is_empty(), ..Owners::default() };
-    let only_numbers = terms.iter().all(|term| term.origins.is_empty());
+    let is_number = |term: &Term| {
+        term.origins.iter().all(|origin| matches!(origin, Origin::Word | Origin::Loose))
+    };
+    let only_numbers = terms.iter().all(is_number);
     for term in terms {
         if term.origins.is_empty() {
             // A known number beside traced pointers is a null pointer that is never read.
@@ -252,7 +256,7 @@ fn owners(terms: &[Term], known: &Known<'_>) -> Owners {
             continue;
         }
         let candidates = known.candidates(term);
-        owners.untraced |= candidates.is_empty();
+        owners.untraced |= candidates.is_empty() || only_numbers;
         for origin in candidates {
             match origin {
                 Origin::Param(param) | Origin::BitsOfParam(param) => {
@@ -268,6 +272,7 @@ fn owners(terms: &[Term], known: &Known<'_>) -> Owners {
                 | Origin::Slot(_)
                 | Origin::MinusParam(_)
                 | Origin::MinusGlobal(_)
+                | Origin::Word
                 | Origin::Loose => {}
             }
         }

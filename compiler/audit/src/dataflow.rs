@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 
 use blocks::Blocks;
-use cells::{Access, cells, copy_slot, memory, store};
+use cells::{Access, copy_slot, fetch, held, memory, store};
 
 use crate::graph::Graph;
 use crate::values::{Origin, Term, ValueId, Values};
@@ -248,11 +248,11 @@ fn merge(values: &mut Values, old: &mut State, new: &State) -> bool {
         changed |= joined != *mine;
         *mine = joined;
     }
-    for (&key, &theirs) in &new.cells {
-        let mine = old.cells.entry(key).or_insert(ValueId::NONE);
-        let joined = values.join(*mine, theirs);
-        changed |= joined != *mine;
-        *mine = joined;
+    let keys: BTreeSet<(u32, i64)> = old.cells.keys().chain(new.cells.keys()).copied().collect();
+    let cells: Vec<_> =
+        keys.into_iter().map(|key| (key, values.join(held(old, key), held(new, key)))).collect();
+    for (key, joined) in cells {
+        changed |= old.cells.insert(key, joined) != Some(joined);
     }
     changed
 }
@@ -411,19 +411,12 @@ impl Engine<'_> {
                 | Origin::MinusGlobal(_)
                 | Origin::BitsOfParam(_)
                 | Origin::BitsOfGlobal(_)
+                | Origin::Word
                 | Origin::Opaque
                 | Origin::Loose => None,
             });
             let part = match place {
-                Some((Some(slot), _)) => {
-                    let mut held = ValueId::NONE;
-                    for key in cells(slot, term.offset, bytes, state) {
-                        if let Some(&value) = state.cells.get(&key) {
-                            held = values.join(held, value);
-                        }
-                    }
-                    held
-                }
+                Some((Some(slot), _)) => fetch(values, state, slot, term.offset, bytes),
                 Some((None, Some(param))) => self.params.read(values, param, term.offset, bytes),
                 Some((None, None)) | None => missing,
             };
@@ -446,6 +439,10 @@ impl Engine<'_> {
         };
         for step in &self.program.steps[node as usize] {
             let Step::Sum { parts, .. } = step else { continue };
+            // Bits of two pointers that are put together do not say which is the pointer.
+            if parts.contains(&Source::Value(ValueId::NUMBER)) {
+                continue;
+            }
             for (index, first) in parts.iter().enumerate() {
                 for second in &parts[index + 1..] {
                     if let (Some(first), Some(second)) = (of(first), of(second)) {

@@ -42,7 +42,6 @@ enum Owner {
 /// A read as it appears in the file, with all its copies.
 struct Site<'a> {
     reads: Vec<&'a Read>,
-    owners: BTreeSet<Owner>,
     noncoherent: bool,
     /// The wait for outside data that stands ahead of it, nearest first.
     wait: Option<u32>,
@@ -61,11 +60,9 @@ pub(crate) fn judge(case: &Case<'_>) -> Judgement {
     for m in case.moves {
         moves.entry(m.load).or_default().push(m);
     }
-    for (id, site) in sites(case) {
+    for ((id, owner), site) in sites(case) {
         let moves = moves.get(&id).map_or(&[][..], |list| list);
-        for &owner in &site.owners {
-            read(case, moves, &site, owner, &mut judgement, &mut stands);
-        }
+        read(case, moves, &site, owner, &mut judgement, &mut stands);
     }
     for (name, claim) in claimed(case) {
         if claim == Claim::Static {
@@ -131,8 +128,16 @@ fn claim_of(case: &Case<'_>, owner: Owner) -> Option<Claim> {
     }
 }
 
-/// Reads by the instruction that they stand for.
-fn sites<'a>(case: &Case<'a>) -> BTreeMap<u32, Site<'a>> {
+/// Who may own what a read gets.
+fn owners(read: &Read) -> impl Iterator<Item = Owner> {
+    let params = read.owners.params.iter().map(|&param| Owner::Param(param));
+    let globals = read.owners.globals.iter().map(|&global| Owner::Global(global));
+    params.chain(globals).chain(read.owners.untraced.then_some(Owner::Untraced))
+}
+
+/// Reads by the instruction that they stand for, and by who owns what they get: a function that reads what
+/// it is given reads other memory in each of its calls.
+fn sites<'a>(case: &Case<'a>) -> BTreeMap<(u32, Owner), Site<'a>> {
     let facts = case.facts;
     let graph = &case.kernel.program.graph;
     let merge = |nodes: &[u32]| {
@@ -158,38 +163,29 @@ fn sites<'a>(case: &Case<'a>) -> BTreeMap<u32, Site<'a>> {
     let fence_of = graph.nearest(&facts.fences, false);
     let later_of = graph.nearest(&facts.waits, true);
     let found = |list: &[u32], node: u32| Some(list[node as usize]).filter(|&found| found != NONE);
-    let mut sites: BTreeMap<u32, Site<'a>> = BTreeMap::new();
+    let mut sites: BTreeMap<(u32, Owner), Site<'a>> = BTreeMap::new();
     for read in &facts.reads {
         let key = match case.spots {
             Some(_) => case.kernel.places[read.node as usize].id,
             None => address(case, read.node) as u32,
         };
-        let site = sites.entry(key).or_insert_with(|| Site {
-            reads: Vec::new(),
-            owners: BTreeSet::new(),
-            noncoherent: read.noncoherent,
-            wait: None,
-            later: None,
-            fence: None,
-        });
-        site.reads.push(read);
-        site.owners.extend(read.owners.params.iter().map(|&p| Owner::Param(p)));
-        site.owners.extend(read.owners.globals.iter().map(|&g| Owner::Global(g)));
-        if read.owners.untraced {
-            site.owners.insert(Owner::Untraced);
-        }
-        let interesting = read.noncoherent;
-        if !interesting {
-            continue;
-        }
-        if site.wait.is_none() && after_wait.contains(read.node) {
-            site.wait = found(&wait_of, read.node);
-        }
-        if site.fence.is_none() && after_fence.contains(read.node) {
-            site.fence = found(&fence_of, read.node);
-        }
-        if site.later.is_none() && before_wait.contains(read.node) {
-            site.later = found(&later_of, read.node);
+        let ahead = |set: &NodeSet, list: &[u32]| {
+            set.contains(read.node).then(|| found(list, read.node)).flatten()
+        };
+        for owner in owners(read) {
+            let site = sites.entry((key, owner)).or_insert_with(|| Site {
+                reads: Vec::new(),
+                noncoherent: read.noncoherent,
+                wait: None,
+                later: None,
+                fence: None,
+            });
+            site.reads.push(read);
+            if read.noncoherent {
+                site.wait = site.wait.or_else(|| ahead(&after_wait, &wait_of));
+                site.fence = site.fence.or_else(|| ahead(&after_fence, &fence_of));
+                site.later = site.later.or_else(|| ahead(&before_wait, &later_of));
+            }
         }
     }
     sites

@@ -29,6 +29,9 @@ pub(crate) enum Origin {
     /// Bits of a pointer, moved or mixed as a number is. Beside a whole pointer they are a number.
     BitsOfParam(u32),
     BitsOfGlobal(u32),
+    /// A number that was stored in less than eight bytes. Beside pointers that are loaded from the same
+    /// variable it is none.
+    Word,
     /// Read from memory that is not tracked, or made in a way that is not followed.
     Opaque,
     /// Marks a value with so many ways of making that its sums were taken apart; no origin itself.
@@ -46,7 +49,7 @@ pub(crate) const SHARED_WINDOW: u32 = u32::MAX - 2;
 impl Origin {
     /// Whether this is part of a number.
     pub(crate) fn is_bits(self) -> bool {
-        matches!(self, Origin::BitsOfParam(_) | Origin::BitsOfGlobal(_))
+        matches!(self, Origin::BitsOfParam(_) | Origin::BitsOfGlobal(_) | Origin::Word)
     }
 
     /// A pointer for one that is taken away, and the other way round.
@@ -105,6 +108,8 @@ impl ValueId {
     pub(crate) const NUMBER: ValueId = ValueId(1);
     /// A value whose making is not followed.
     pub(crate) const OPAQUE: ValueId = ValueId(2);
+    /// Some number that went through memory in less than eight bytes.
+    pub(crate) const WORD: ValueId = ValueId(3);
 }
 
 /// More terms than this are taken apart into one term for each origin.
@@ -133,6 +138,7 @@ impl Values {
         values.intern(Vec::new());
         values.intern(vec![Term { origins: Vec::new(), offset: None }]);
         values.origin(Origin::Opaque, None);
+        values.origin(Origin::Word, None);
         values
     }
 

@@ -27,6 +27,33 @@ pub(super) fn cells(slot: u32, offset: Option<i64>, bytes: u32, state: &State) -
     }
 }
 
+/// What a cell holds that was not stored to at a known place.
+fn anywhere(state: &State, slot: u32) -> ValueId {
+    state.cells.get(&(slot, ANYWHERE)).copied().unwrap_or(ValueId::NONE)
+}
+
+/// What a cell holds.
+pub(super) fn held(state: &State, key: (u32, i64)) -> ValueId {
+    state.cells.get(&key).copied().unwrap_or_else(|| anywhere(state, key.0))
+}
+
+/// The value that a load of a variable gives.
+pub(super) fn fetch(
+    values: &mut Values,
+    state: &State,
+    slot: u32,
+    offset: Option<i64>,
+    bytes: u32,
+) -> ValueId {
+    let mut found = ValueId::NONE;
+    for key in cells(slot, offset, bytes, state) {
+        if offset.is_none() || key.1 != ANYWHERE {
+            found = values.join(found, held(state, key));
+        }
+    }
+    found
+}
+
 pub(super) fn store(
     values: &mut Values,
     state: &mut State,
@@ -37,6 +64,7 @@ pub(super) fn store(
 ) {
     let terms = values.terms(address).to_vec();
     let single = terms.len() == 1 && !weak;
+    let value = if bytes < 8 && value == ValueId::NUMBER { ValueId::WORD } else { value };
     for term in terms {
         for origin in term.origins {
             let Origin::Slot(slot) = origin else { continue };
@@ -46,13 +74,17 @@ pub(super) fn store(
                         if key.1 == ANYWHERE {
                             continue;
                         }
-                        let cell = state.cells.entry(key).or_insert(ValueId::NONE);
-                        *cell = if single { value } else { values.join(*cell, value) };
+                        let old = held(state, key);
+                        let new = if single { value } else { values.join(old, value) };
+                        state.cells.insert(key, new);
                     }
                 }
                 None => {
-                    let cell = state.cells.entry((slot, ANYWHERE)).or_insert(ValueId::NONE);
-                    *cell = values.join(*cell, value);
+                    // It may be any cell that there is, and any that is first stored to later on.
+                    state.cells.entry((slot, ANYWHERE)).or_insert(ValueId::NONE);
+                    for (_, cell) in state.cells.range_mut((slot, i64::MIN)..=(slot, i64::MAX)) {
+                        *cell = values.join(*cell, value);
+                    }
                 }
             }
         }

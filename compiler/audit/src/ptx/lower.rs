@@ -17,6 +17,7 @@ use crate::traffic::{Arg, Traffic};
 use crate::values::{ANY_SHARED, DYNAMIC_SHARED, Origin, ValueId, Values};
 
 mod compute;
+mod guards;
 mod memory;
 mod traffic;
 
@@ -39,6 +40,7 @@ pub(crate) fn lower(module: &Module, function: &Function) -> Kernel {
         places: vec![Place { id: u32::MAX, address: 0 }; count],
         gaps: layout.gaps.clone(),
         shared_of: FxHashMap::default(),
+        constants: FxHashMap::default(),
         traffic: Traffic { threads: function.threads, ..Traffic::default() },
     };
     for context in &layout.contexts {
@@ -52,6 +54,7 @@ pub(crate) fn lower(module: &Module, function: &Function) -> Kernel {
     }
     let params = function.params.iter().map(|formal| kernel_param(function, formal)).collect();
     let entry = lowering.entry_of(0, layout.exit);
+    lowering.unify_guards(entry);
     Kernel {
         name: function.name.clone(),
         params,
@@ -102,6 +105,8 @@ struct Lowering<'a> {
     /// First variable of the first call of each function.
     shared_of: FxHashMap<&'a str, u32>,
     traffic: Traffic,
+    /// Registers that one instruction sets to a constant, and others with none.
+    constants: FxHashMap<u32, Option<i64>>,
 }
 
 /// The context and node of the instruction that is being lowered.
@@ -135,6 +140,10 @@ impl<'a> Lowering<'a> {
         let count = body.instructions.len() as u32;
         for (offset, instruction) in body.instructions.iter().enumerate() {
             let at = At { context: index, node: context.first_node + offset as u32 };
+            self.note_constant(at, instruction);
+        }
+        for (offset, instruction) in body.instructions.iter().enumerate() {
+            let at = At { context: index, node: context.first_node + offset as u32 };
             let next = if offset as u32 + 1 < count { at.node + 1 } else { returns };
             self.places[at.node as usize] = Place { id: instruction.id, address: 0 };
             self.guards[at.node as usize] = instruction
@@ -143,6 +152,24 @@ impl<'a> Lowering<'a> {
             self.instruction(at, instruction);
             self.traffic(at, instruction);
             self.flow(at, instruction, next, returns);
+        }
+    }
+
+    fn note_constant(&mut self, at: At, instruction: &Instruction) {
+        let set = match &instruction.operands[..] {
+            [_, Operand::Integer(number)] if instruction.opcode == "mov" => Some(*number),
+            _ => None,
+        };
+        for reg in self.results(at, instruction) {
+            self.constants.entry(reg).and_modify(|old| *old = None).or_insert(set);
+        }
+    }
+
+    /// The number that an operand always is.
+    fn constant(&self, at: At, operand: &Operand) -> Option<i64> {
+        match operand {
+            Operand::Integer(number) => Some(*number),
+            other => self.constants.get(&self.register(at, other)?).copied().flatten(),
         }
     }
 

@@ -108,9 +108,8 @@ impl Lowering<'_> {
         let addr = self.address(at, target, None);
         // An exchange or a compare-and-swap tests a lock, and so does one that changes nothing; others,
         // such as a counter that hands out work, change what they read with each turn.
-        let nothing = |value: &Operand| *value == Operand::Integer(0);
-        let idle = ["or", "xor", "add", "max"].iter().any(|op| has(instruction, op))
-            && instruction.operands.get(2).is_some_and(nothing);
+        let by = instruction.operands.get(2).and_then(|value| self.constant(at, value));
+        let idle = by.is_some_and(|by| changes_nothing(instruction, by));
         self.roles[at.node as usize] = Role::Atomic {
             acquire: has(instruction, "acquire") || has(instruction, "acq_rel"),
             polls: has(instruction, "cas") || has(instruction, "exch") || idle,
@@ -206,5 +205,25 @@ impl Lowering<'_> {
         let Some(target) = instruction.operands.get(operand) else { return };
         let addr = self.address(at, target, None);
         self.roles[at.node as usize] = Role::Touch { addr };
+    }
+}
+
+/// Whether an atomic of that operand leaves memory as it was.
+fn changes_nothing(instruction: &Instruction, by: i64) -> bool {
+    let is_signed = has(instruction, "s32") || has(instruction, "s64");
+    let bits = element_bytes(instruction) * 8;
+    let up = 64u32.saturating_sub(bits);
+    // The operand as the memory holds it, and the least and greatest of its kind.
+    let by = (by as u64) << up;
+    let ones = u64::MAX << up;
+    let top = 1u64 << 63;
+    let of = |op: &str| has(instruction, op);
+    match by {
+        0 if of("or") || of("xor") || of("add") => true,
+        0 if of("max") => !is_signed,
+        _ if of("and") => by == ones,
+        _ if of("min") => by == if is_signed { ones & !top } else { ones },
+        _ if of("max") => is_signed && by == top,
+        _ => false,
     }
 }
