@@ -9,6 +9,8 @@ mod bounds;
 mod buffers;
 mod cluster;
 mod device;
+mod device_fences;
+mod expansion;
 pub mod happens_before;
 mod memory_order;
 mod missing;
@@ -73,7 +75,7 @@ impl Pass {
     pub fn stage(&self) -> &'static str {
         match self.run {
             Run::Kernel(_) => "kernel",
-            Run::Device(_) => "device",
+            Run::Device(_) | Run::Expansion(_) => "device",
         }
     }
 }
@@ -82,6 +84,8 @@ impl Pass {
 enum Run {
     Kernel(fn(&Kernel, &mut Sink)),
     Device(fn(&DeviceKernel, &mut Sink)),
+    /// Of both levels: what was proved, and what was made of it.
+    Expansion(fn(&Kernel, &DeviceKernel, &mut Sink)),
 }
 
 /// Every pass, in the order in which they run.
@@ -232,6 +236,21 @@ pub const PASSES: &[Pass] = &[
         proves: "R1 and R2 again, on what the expansion made of the kernel",
         run: Run::Device(device::check_memory_order),
     },
+    Pass {
+        name: "device-source-order",
+        codes: &[Code::E0810],
+        proves: "the order of the source survives the expansion: each statement that orders or touches memory is \
+                 there once, in its role, loop and choice, between the same others",
+        run: Run::Expansion(expansion::check),
+    },
+    Pass {
+        name: "device-fences",
+        codes: &[Code::E0810],
+        proves: "R5, R6 and R10 of what the expansion adds: threads meet between the two ends of an exchange, and on \
+                 every path a fence stands between what threads or earlier kernels do and the copies and products \
+                 that need it; the CTAs of a cluster have met before one touches memory of another, and after",
+        run: Run::Expansion(device_fences::check),
+    },
 ];
 
 /// What verification says.
@@ -289,10 +308,15 @@ pub fn watched_device(
 ) -> Outcome<DeviceKernel> {
     let mut sink = Sink::new();
     for pass in PASSES {
-        if let Run::Device(run) = pass.run {
+        let mut watched = |run: &mut dyn FnMut(&mut Sink)| {
             watch(Moment::Begins(pass.name));
-            run(&kernel, &mut sink);
+            run(&mut sink);
             watch(Moment::Ends(pass.name));
+        };
+        match pass.run {
+            Run::Kernel(_) => {}
+            Run::Device(run) => watched(&mut |sink| run(&kernel, sink)),
+            Run::Expansion(run) => watched(&mut |sink| run(source, &kernel, sink)),
         }
     }
     // A finding on the whole kernel stands where the kernel does, so that it can be waived there.
