@@ -132,7 +132,7 @@ fn sum() -> impl Strategy<Value = (&'static str, [i64; 3])> {
 fn computing(steps: &[(&str, [i64; 3])], offset: i64) -> String {
     let mut body = String::new();
     for (op, [a, b, c]) in steps {
-        let op = op.replace('S', "%rd1").replace('D', "%rd1").replace('A', &a.to_string());
+        let op = op.replace(['S', 'D'], "%rd1").replace('A', &a.to_string());
         let op = op.replace('B', &b.to_string()).replace('C', &c.to_string());
         body.push_str(&format!(" {op};\n"));
     }

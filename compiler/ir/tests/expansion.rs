@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 #![expect(clippy::disallowed_methods, reason = "the files of the suite are read here")]
 
+#[path = "support/suite.rs"]
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use kernel_abi::numeric::random;
 use kernel_dsl::diag::Severity;
@@ -13,13 +15,8 @@ use kernel_ir::device::{
     DeviceKernel, DeviceOp, DevicePipe, DeviceStmt, Place, TensorOp, WarpgroupOp,
 };
 use kernel_ir::kernel::{Kernel, Outgoing, Stmt, StmtKind};
-use kernel_ir::pipeline;
-use kernel_ir::sema::{self, Bindings, ConstType, ConstValue, KernelTemplate};
 use kernel_ir::smem_plan::SmemPlan;
-use kernel_ir::target::Target;
 use kernel_ir::verify::{self, Verified};
-
-const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/suite");
 
 struct Case {
     name: String,
@@ -28,67 +25,18 @@ struct Case {
     device: DeviceKernel,
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|end| end == "tile") {
-            found.push(path);
+/// The kernels of some folders of the suite that the kernel level accepts.
+fn suite(folders: &[&str]) -> Vec<Case> {
+    let mut found = Vec::new();
+    for path in support::paths(folders) {
+        let file = support::file(&path);
+        for (name, kernel) in file.kernels(&path) {
+            let Some(source) = verify::kernel(kernel).verified else { continue };
+            let Ok(device) = kernel_ir::expand::expand(&source) else { continue };
+            found.push(Case { name, sources: file.sources.clone(), source, device });
         }
     }
-}
-
-fn directive<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| line.strip_prefix("//@ ")?.strip_prefix(name)?.strip_prefix(':'))
-}
-
-fn bindings(template: &KernelTemplate, pairs: &str) -> Bindings {
-    let mut bindings = Bindings::new();
-    for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap();
-        let (name, value) = (name.trim(), value.trim().parse::<i64>().unwrap());
-        let param = template.const_params().into_iter().find(|param| param.name == name);
-        let value = match param {
-            Some(param) if param.ty == ConstType::Bool => ConstValue::Bool(value != 0),
-            Some(_) => ConstValue::Int(value),
-            None => continue,
-        };
-        bindings.set(name, value);
-    }
-    bindings
-}
-
-/// The kernels of a file that the kernel level accepts.
-fn cases(path: &Path) -> Vec<Case> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut sources = SourceMap::new();
-    let root = sources.add(path.to_string_lossy().into_owned(), text.clone());
-    let mut read = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let front = pipeline::front(&mut sources, root, &mut read);
-    if front.has_errors() {
-        return Vec::new();
-    }
-    let target = directive(&text, "target").and_then(|name| Target::from_name(name.trim()));
-    let mut found = Vec::new();
-    for template in &front.templates {
-        let bindings = bindings(template, directive(&text, "bind").unwrap_or_default());
-        let target = target.or(template.targets().first().copied()).unwrap_or(Target::Sm90a);
-        let Ok(kernel) = sema::instantiate(template, &bindings, target) else { continue };
-        let Some(source) = verify::kernel(kernel).verified else { continue };
-        let Ok(device) = kernel_ir::expand::expand(&source) else { continue };
-        let file = path.strip_prefix(SUITE).unwrap_or(path).display();
-        let name = format!("{file}: {}", template.name());
-        found.push(Case { name, sources: sources.clone(), source, device });
-    }
     found
-}
-
-fn suite(folders: &[&str]) -> Vec<Case> {
-    let mut paths = Vec::new();
-    folders.iter().for_each(|folder| files(&Path::new(SUITE).join(folder), &mut paths));
-    paths.sort();
-    paths.iter().flat_map(|path| cases(path)).collect()
 }
 
 /// What the passes over the device level say.

@@ -3,19 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 #![expect(clippy::disallowed_methods, reason = "the files of the suite are read here")]
 
+#[path = "support/suite.rs"]
+mod support;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use kernel_dsl::diag::{Diagnostic, Severity};
 use kernel_dsl::source::{SourceMap, Span};
-use kernel_ir::pipeline::{self, Front};
-use kernel_ir::sema::{self, Bindings, ConstType, ConstValue, KernelTemplate};
-use kernel_ir::target::Target;
+use kernel_ir::kernel::Kernel;
 use kernel_ir::verify;
 use kernel_ir::verify::happens_before::{self, Proof, Proofs, Verdict};
-
-const SUITE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/suite");
 
 /// Codes whose findings name two accesses that the graph has.
 const JUDGED: [&str; 12] = [
@@ -44,80 +43,18 @@ struct Judged {
     waived: bool,
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|end| end == "tile") {
-            found.push(path);
-        }
-    }
-}
-
-fn directive<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| line.strip_prefix("//@ ")?.strip_prefix(name)?.strip_prefix(':'))
-}
-
-fn front(path: &Path) -> (SourceMap, Front, String) {
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut sources = SourceMap::new();
-    let root = sources.add(path.to_string_lossy().into_owned(), text.clone());
-    let mut read = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let front = pipeline::front(&mut sources, root, &mut read);
-    (sources, front, text)
-}
-
-fn judged(path: &Path) -> Vec<Judged> {
-    let (sources, front, text) = front(path);
-    if front.has_errors() {
-        return Vec::new();
-    }
-    let target = directive(&text, "target").and_then(|name| Target::from_name(name.trim()));
-    let mut all = Vec::new();
-    for template in &front.templates {
-        let pairs = directive(&text, "bind").unwrap_or_default();
-        all.extend(judge(path, &sources, template, pairs, target));
-    }
-    all
-}
-
-fn judge(
-    path: &Path,
-    sources: &SourceMap,
-    template: &KernelTemplate,
-    pairs: &str,
-    target: Option<Target>,
-) -> Option<Judged> {
-    let mut bindings = Bindings::new();
-    for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap();
-        let (name, value) = (name.trim(), value.trim().parse::<i64>().unwrap());
-        let param = template.const_params().into_iter().find(|param| param.name == name);
-        let value = match param {
-            Some(param) if param.ty == ConstType::Bool => ConstValue::Bool(value != 0),
-            Some(_) => ConstValue::Int(value),
-            None => continue,
-        };
-        bindings.set(name, value);
-    }
-    let target = target.or(template.targets().first().copied()).unwrap_or(Target::Sm90a);
-    let kernel = sema::instantiate(template, &bindings, target).ok()?;
+fn judge(name: String, sources: &SourceMap, kernel: Kernel) -> Judged {
     let proofs = happens_before::prove(&kernel);
     let open = happens_before::open(&kernel);
     let outcome = verify::kernel(kernel);
-    Some(Judged {
-        name: format!(
-            "{}: {}",
-            path.strip_prefix(SUITE).unwrap_or(path).display(),
-            template.name()
-        ),
+    Judged {
+        name,
         sources: sources.clone(),
         proofs,
         open,
         found: outcome.diagnostics,
         waived: !outcome.waived.is_empty(),
-    })
+    }
 }
 
 /// Every kernel of the suite, judged once for all tests.
@@ -127,12 +64,13 @@ fn suite() -> &'static [Judged] {
 }
 
 fn all_of_suite() -> Vec<Judged> {
-    let mut paths = Vec::new();
-    for folder in ["verify", "patterns", "ops", "run", "overlap"] {
-        files(&Path::new(SUITE).join(folder), &mut paths);
+    let mut found = Vec::new();
+    for path in support::paths(&["verify", "patterns", "ops", "run", "overlap"]) {
+        let file = support::file(&path);
+        let kernels = file.kernels(&path).into_iter();
+        found.extend(kernels.map(|(name, kernel)| judge(name, &file.sources, kernel)));
     }
-    paths.sort();
-    paths.iter().flat_map(|path| judged(path)).collect()
+    found
 }
 
 /// Errors of other passes than that of the graph.
@@ -249,11 +187,11 @@ fn kernels_of_the_model_are_in_order_or_apart() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/kimi_k3/kernels");
     let build = std::fs::read_to_string(folder.join("build.toml")).unwrap();
     let mut paths = Vec::new();
-    files(&folder, &mut paths);
+    support::files(&folder, &mut paths);
     paths.sort();
     let (mut faults, mut seen) = (Vec::new(), 0);
     for path in &paths {
-        let (sources, front, _) = front(path);
+        let support::File { sources, front, .. } = support::file(path);
         for template in &front.templates {
             let named = format!("kernel = \"{}\"", template.name());
             let bound = |line: &str| {
@@ -263,8 +201,9 @@ fn kernels_of_the_model_are_in_order_or_apart() {
             let lines = build.lines().filter(|line| line.contains(&named));
             let all: BTreeSet<String> = lines.filter_map(bound).collect();
             for pairs in all {
-                let judged = judge(path, &sources, template, &pairs, None);
-                let Some(kernel) = judged else { continue };
+                let Some(kernel) = support::instantiated(template, &pairs, None) else { continue };
+                let name = format!("{}: {}", path.display(), template.name());
+                let kernel = judge(name, &sources, kernel);
                 seen += 1;
                 let proofs = kernel.proofs.proofs.iter();
                 let open = proofs.filter(|proof| proof.verdict == Verdict::Open);
