@@ -566,7 +566,8 @@ impl<'a> Lower<'a> {
         if source.has_until {
             return Err(self.error(
                 Diagnostic::error(Code::E0206, "`until` in a bulk copy")
-                    .label(mv.source.span, "a bulk copy moves all of its bytes"),
+                    .label(mv.source.span, "a bulk copy moves all of its bytes")
+                    .help("copy a box by `copy.tma`, of which what lies outside of the buffer arrives as zeros, or copy by `copy.async`"),
             ));
         }
         if let Storage::Buffer(_) | Storage::Remote(..) = target.storage {
