@@ -27,8 +27,8 @@ pub(crate) use report::judge;
 
 /// Bytes of a read whose size is not known.
 const SOME_BYTES: i64 = 128;
-/// Pairs of a store and a read that are looked at in one kernel at most.
-const MOST_PAIRS: usize = 4000;
+/// Walks from a store to a read in one kernel at most.
+const MOST_WALKS: usize = 4000;
 /// Threads of a CTA at most.
 const MOST_THREADS: u32 = 1024;
 
@@ -82,7 +82,6 @@ fn unfenced(kernel: &Kernel, facts: &Facts) -> Found {
     let mut look = Look::new(kernel, facts);
     let places: Vec<BTreeMap<u32, Held>> = reads.iter().map(|read| look.places(read)).collect();
     let mut reported = BTreeSet::new();
-    let mut pairs = 0;
     for write in &writes {
         let fits = |read: &Read<'_>| write.memory == Memory::Generic || read.memory == write.memory;
         if !reads.iter().any(fits) {
@@ -99,8 +98,7 @@ fn unfenced(kernel: &Kernel, facts: &Facts) -> Found {
                     found.is_partial = true;
                     continue;
                 };
-                pairs += 1;
-                if pairs > MOST_PAIRS {
+                if look.walks > MOST_WALKS {
                     found.is_partial = true;
                     return found;
                 }
@@ -156,6 +154,7 @@ struct Look<'a> {
     comes: FxHashMap<u32, NodeSet>,
     /// What each barrier leads to, over all threads.
     behind: FxHashMap<u32, NodeSet>,
+    walks: usize,
 }
 
 impl<'a> Look<'a> {
@@ -166,6 +165,7 @@ impl<'a> Look<'a> {
             some: some_threads(kernel),
             comes: FxHashMap::default(),
             behind: FxHashMap::default(),
+            walks: 0,
         }
     }
 
@@ -181,11 +181,12 @@ impl<'a> Look<'a> {
         self.comes[&thread].contains(node)
     }
 
-    /// The first threads that store, and where.
+    /// Threads that store, and where. Of a CTA of unknown size the first ones alone: others may not be there.
     fn writers(&mut self, write: &Write<'_>) -> Vec<(u32, Option<Held>)> {
         let mut writers = Vec::new();
+        let is_known = self.ways.kernel.traffic.threads.is_some();
         for thread in self.some.clone() {
-            if writers.len() < 2 && self.comes_to(thread, write.node) {
+            if (is_known || writers.len() < 2) && self.comes_to(thread, write.node) {
                 writers.push((thread, self.threads.sum(thread, write.addr, write.node)));
             }
         }
@@ -266,6 +267,7 @@ impl<'a> Look<'a> {
                 _ => false,
             })
         };
+        self.walks += 1;
         let mut reached = false;
         let mut switches: BTreeSet<(u32, Option<u32>)> = BTreeSet::new();
         let kernel = self.ways.kernel;
@@ -349,7 +351,7 @@ impl<'a> Look<'a> {
                     if *waits {
                         list.push(node);
                     }
-                    list.extend(self.partners(node, *id));
+                    list.extend(self.partners(writer, node, *id));
                 }
                 Event::Arrive { addr, .. } => {
                     let Some(own) = self.threads.sum(writer, addr, node) else { continue };
@@ -373,15 +375,19 @@ impl<'a> Look<'a> {
     }
 
     /// Barriers of the same number that stand in another role: neither leads to the other.
-    fn partners(&mut self, node: u32, id: Option<i64>) -> Vec<u32> {
+    fn partners(&mut self, thread: u32, node: u32, id: Arg) -> Vec<u32> {
         let kernel = self.ways.kernel;
         let mut list = Vec::new();
+        let Some(own) = self.threads.sum(thread, &[id], node) else { return list };
         for (&other, events) in &kernel.traffic.events {
-            let waits = events.iter().any(|event| {
-                matches!(event, Event::Meet { id: Some(of), waits: true, .. } if Some(*of) == id)
-            });
-            if waits && other != node && !self.leads(node, other) && !self.leads(other, node) {
-                list.push(other);
+            for event in events {
+                let Event::Meet { id, waits: true } = event else { continue };
+                let theirs = self.threads.sum(thread, &[*id], other);
+                let is_same = theirs.is_some_and(|theirs| theirs.all == own.all);
+                let is_apart = !self.leads(node, other) && !self.leads(other, node);
+                if other != node && is_same && is_apart {
+                    list.push(other);
+                }
             }
         }
         list

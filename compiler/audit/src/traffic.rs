@@ -46,6 +46,10 @@ pub(crate) enum Special {
     Axis,
     /// The place of the CTA: zero in one of them.
     Cta,
+    /// Threads of the CTA along its first axis.
+    Threads,
+    /// One, of the others: CTAs of the grid, threads along other axes.
+    One,
 }
 
 /// A value that an instruction computes.
@@ -151,7 +155,7 @@ pub(crate) enum Event {
     },
     /// A named barrier of the CTA.
     Meet {
-        id: Option<i64>,
+        id: Arg,
         waits: bool,
     },
     MeetWarp,

@@ -17,6 +17,8 @@ pub(super) const SHARED_END: i64 = 1 << 18;
 pub(super) const GLOBAL_START: i64 = 1 << 44;
 /// More values than this are not told apart.
 const MOST_VALUES: usize = 4;
+/// Threads of a CTA of which nothing is said.
+const SOME_THREADS: u32 = 128;
 /// Sums are followed no deeper than this.
 const DEEPEST: u32 = 400;
 /// Values that are looked at for one question.
@@ -153,6 +155,10 @@ impl<'a> Threads<'a> {
                 Special::Warp => Held::known(i64::from(thread / 32)),
                 Special::Axis => Held::known(0),
                 Special::Cta => Held::maybe(0),
+                Special::Threads => {
+                    Held::maybe(i64::from(self.kernel.traffic.threads.unwrap_or(SOME_THREADS)))
+                }
+                Special::One => Held::maybe(1),
             },
             Arg::Unknown => return None,
         })
@@ -186,23 +192,27 @@ impl<'a> Threads<'a> {
     fn register(&mut self, thread: u32, reg: u32, node: u32) -> Option<Held> {
         let writers = self.reaching(reg, node);
         if let [only] = writers[..] {
-            let held = self.written(thread, reg, only);
-            return if self.cuts.remove(&(reg, only)) { None } else { held };
+            return self.written(thread, reg, only).0;
         }
         let mut found = Held::default();
+        let before = std::mem::take(&mut self.cuts);
+        let mut cuts = before;
         for &writer in &writers {
-            let part = self.written(thread, reg, writer);
+            let (part, is_own) = self.written(thread, reg, writer);
             // What a turn makes of the one before is no value of the first turn.
-            let is_own = self.open.contains(&(reg, writer));
-            let is_cut = if is_own {
-                self.cuts.contains(&(reg, writer))
-            } else {
-                self.cuts.remove(&(reg, writer))
-            };
+            let is_cut = is_own || !self.cuts.is_empty();
+            cuts.append(&mut self.cuts);
             if !is_cut {
-                found.all.extend(part?.all);
+                match part {
+                    Some(part) => found.all.extend(part.all),
+                    None => {
+                        self.cuts = cuts;
+                        return None;
+                    }
+                }
             }
         }
+        self.cuts = cuts;
         found.turns.extend(writers);
         narrow(found)
     }
@@ -238,17 +248,18 @@ impl<'a> Threads<'a> {
         found
     }
 
-    fn written(&mut self, thread: u32, reg: u32, node: u32) -> Option<Held> {
+    /// What the node writes to the register, and whether that goes back to itself.
+    fn written(&mut self, thread: u32, reg: u32, node: u32) -> (Option<Held>, bool) {
         if let Some(known) = self.known.get(&(thread, reg, node)) {
-            return known.clone();
+            return (known.clone(), false);
         }
         if self.depth >= DEEPEST || self.budget == 0 {
             self.cuts.insert(GIVEN_UP);
-            return None;
+            return (None, false);
         }
         if !self.open.insert((reg, node)) {
             self.cuts.insert((reg, node));
-            return None;
+            return (None, false);
         }
         self.depth += 1;
         self.budget -= 1;
@@ -260,11 +271,12 @@ impl<'a> Threads<'a> {
             .and_then(|computed| self.compute(thread, computed, node));
         self.depth -= 1;
         self.open.remove(&(reg, node));
-        if self.cuts.is_empty() {
+        let is_own = self.cuts.remove(&(reg, node));
+        if self.cuts.is_empty() && !is_own {
             self.known.insert((thread, reg, node), held.clone());
         }
         self.cuts.extend(before);
-        held
+        (held, is_own)
     }
 
     fn compute(&mut self, thread: u32, computed: &Computed, node: u32) -> Option<Held> {
@@ -369,7 +381,7 @@ fn apply(op: Op, values: &[i64], bits: u32) -> Option<i64> {
         (Op::Sum, [a, b]) => a.wrapping_add(*b),
         (Op::Less, [a, b]) => a.wrapping_sub(*b),
         (Op::Product, [a, b]) => a.wrapping_mul(*b),
-        (Op::ProductHigh, [a, b]) => ((i128::from(*a) * i128::from(*b)) >> bits) as i64,
+        (Op::ProductHigh, [a, b]) => ((i128::from(*a) * i128::from(*b)) >> bits.min(64)) as i64,
         (Op::ProductSum, [a, b, c]) => a.wrapping_mul(*b).wrapping_add(*c),
         (Op::ShiftLeft, [a, by]) => shift(*by).map_or(0, |by| a << by),
         (Op::ShiftRight, [a, by]) => match shift(*by) {

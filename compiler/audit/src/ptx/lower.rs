@@ -403,8 +403,9 @@ impl<'a> Lowering<'a> {
     fn results(&self, at: At, instruction: &Instruction) -> Vec<u32> {
         let writes_none = matches!(
             instruction.opcode.as_str(),
-            "nanosleep" | "pmevent" | "setmaxnreg" | "brkpt" | "stackrestore"
-        );
+            "nanosleep" | "pmevent" | "setmaxnreg" | "brkpt" | "stackrestore" | "brx"
+        ) || matches!(instruction.opcode.as_str(), "bar" | "barrier")
+            && !has(instruction, "red");
         match instruction.operands.first() {
             Some(Operand::Address(..)) | None => Vec::new(),
             Some(_) if writes_none => Vec::new(),

@@ -388,11 +388,8 @@ impl Lowering<'_> {
         }
         let position = usize::from(has(instruction, "red"));
         let id = match instruction.operands.get(position) {
-            Some(operand) => match self.arg(at, operand) {
-                Arg::Number(id) => Some(id),
-                _ => None,
-            },
-            None => Some(0),
+            Some(operand) => self.arg(at, operand),
+            None => Arg::Number(0),
         };
         vec![Event::Meet { id, waits: !has(instruction, "arrive") }]
     }
@@ -407,6 +404,8 @@ fn special(name: &str) -> Option<Special> {
         "%ctaid.x" | "%ctaid.y" | "%ctaid.z" | "%cluster_ctarank" | "%cluster_ctaid.x"
         | "%cluster_ctaid.y" | "%cluster_ctaid.z" | "%clusterid.x" | "%clusterid.y"
         | "%clusterid.z" => Special::Cta,
+        "%ntid.x" => Special::Threads,
+        "%ntid.y" | "%ntid.z" | "%nctaid.x" | "%nctaid.y" | "%nctaid.z" => Special::One,
         _ => return None,
     })
 }
