@@ -57,7 +57,8 @@ fn findings(case: &Case, device: DeviceKernel) -> Vec<String> {
 
 #[test]
 fn what_the_expansion_makes_is_accepted() {
-    let folders = ["verify", "patterns", "ops", "run", "overlap"];
+    let folders =
+        ["verify", "patterns", "ops", "run", "overlap", "../ranks", "../hardware", "../gpu"];
     let mut faults = Vec::new();
     let cases = suite(&folders);
     for case in &cases {

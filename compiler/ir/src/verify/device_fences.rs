@@ -148,15 +148,17 @@ impl<'a> Walk<'a> {
                 }
                 Some(Item::Role(role, body)) => {
                     let region = region.get_or_insert_with(|| debts.clone());
-                    // Exchanges of roles side by side lie apart.
+                    // Exchanges of roles side by side lie apart. All CTAs come to a meeting, in whichever role it is.
                     region.read.clone_from(&debts.read);
                     region.written.clone_from(&debts.written);
+                    (region.unmet, region.open) = (debts.unmet, debts.open);
                     let mut start = region.clone();
-                    start.leave_tensor();
+                    start.enter_role();
                     let outer = self.role.replace(role);
                     let mut end = self.block(body, start);
-                    end.leave_tensor();
+                    end.leave_role();
                     self.role = outer;
+                    (debts.unmet, debts.open) = (end.unmet, end.open);
                     debts.join(end);
                 }
                 Some(Item::Event(event)) => self.event(stmt, event, &mut debts, written),

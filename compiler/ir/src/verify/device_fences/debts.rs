@@ -117,8 +117,14 @@ impl Debts {
         self.fills_stale = false;
     }
 
+    /// A role answers for what it does itself.
+    pub(super) fn enter_role(&mut self) {
+        self.stores.retain(|(_, stage)| *stage != Stage::Stored);
+        self.leave_role();
+    }
+
     /// Fences of tensor memory are of each role alone.
-    pub(super) fn leave_tensor(&mut self) {
+    pub(super) fn leave_role(&mut self) {
         self.tensor_stale = false;
         self.tensor_used = false;
     }
