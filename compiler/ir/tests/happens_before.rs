@@ -1,5 +1,5 @@
-//! The happens-before graph as a second judge of every file of the suite: of what the passes accept each two statements
-//! are in order or apart, and of what they refuse the graph lacks the path between the two that are reported.
+//! The happens-before graph against the other passes, on every file of the suite: of what they accept each two
+//! statements are in order or apart, and of what they refuse the graph lacks the path between the two that are reported.
 #![expect(clippy::unwrap_used, reason = "what is not as expected fails the test")]
 #![expect(clippy::disallowed_methods, reason = "the files of the suite are read here")]
 
