@@ -2,7 +2,7 @@
 //!
 //! The other passes walk a kernel with a state; this looks at the same kernel in another way, as a graph of events. A
 //! proof can be printed: the path of edges by which two accesses are in order, or why they never meet. Where neither is
-//! found ([`Verdict::Open`]) and no other pass has spoken of the two, [`check`] refuses the kernel.
+//! found ([`Verdict::Open`]) and no other pass has spoken of the two, the kernel is refused.
 //!
 //! *Agents.* Two of each class that may differ: two threads of each role, two CTAs of a cluster, two of the grid, two
 //! ranks, and as many launches as the largest ring of ranks has slots and one more. A conflict is between two accesses,
