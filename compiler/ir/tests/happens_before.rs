@@ -164,6 +164,14 @@ fn of_what_is_refused_the_path_is_missing() {
     assert!(open >= 3 * left_out, "open {open}, left out {left_out}");
 }
 
+/// A fence in one arm of a choice is none of the other.
+#[test]
+fn what_one_arm_publishes_is_open() {
+    let name = "verify/copies/published_in_an_arm_reject.tile: one_arm";
+    let kernel = suite().iter().find(|kernel| kernel.name == name).unwrap();
+    assert!(kernel.proofs.proofs.iter().any(|proof| proof.verdict == Verdict::Open));
+}
+
 /// Each code of the pass `happens-before` is one that it gives by itself, with both places and the memory's name.
 #[test]
 fn the_graph_refuses_by_itself() {

@@ -9,7 +9,7 @@ use petgraph::graph::NodeIndex;
 
 use super::super::scalars::Symbol;
 use super::agents::Scope;
-use super::graph::{Arm, Edge};
+use super::graph::{Arm, Edge, Graph};
 use super::reuse::reuse;
 use super::text;
 use super::touch::{Apart, Kind, Memory, Places, Reach, Touch};
@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, ParamId, RANK, ValueId};
 
 /// Pairs of accesses that are looked at, at most.
 const MAX_PAIRS: usize = 60_000;
-/// Proofs that are split by a choice, at most.
+/// Pairs of events that are looked at with a choice split in two, at most.
 const MAX_SPLIT_PROOFS: u32 = 500;
 
 /// What is left out where it hangs on the place of a CTA in its cluster.
@@ -46,7 +46,9 @@ struct Judge<'a, 'k> {
     reached: Reached,
     /// Conditions that hold where an event happens.
     implied: BTreeMap<NodeIndex, BTreeSet<Arm>>,
-    /// Proofs that may still be split by a choice.
+    /// Some choice has both of its arms in the graph.
+    has_choices: bool,
+    /// Pairs of events that may still be looked at with a choice split in two.
     splits: u32,
 }
 
@@ -57,9 +59,16 @@ pub(super) fn judge(
     proofs: &mut Proofs,
 ) {
     let places = Places { kernel: trace.kernel, known: trace.known, loops_of, ops };
-    let splits = if trace.graph.has_choices() { MAX_SPLIT_PROOFS } else { 0 };
-    let mut judge =
-        Judge { trace, places, wanted, reached: Reached::new(), implied: BTreeMap::new(), splits };
+    let (has_choices, splits) = (trace.graph.has_choices(), MAX_SPLIT_PROOFS);
+    let mut judge = Judge {
+        trace,
+        places,
+        wanted,
+        reached: Reached::new(),
+        implied: BTreeMap::new(),
+        has_choices,
+        splits,
+    };
     if trace.scope == Scope::Threads {
         judge.launches(proofs);
     }
@@ -96,6 +105,8 @@ impl Judge<'_, '_> {
                     found.insert(places, summary);
                 }
             }
+            // Of places that were not compared to the end nothing is said but what is open.
+            found.retain(|_, summary| left > 0 || summary.open.is_some());
             for (places, summary) in found {
                 self.tell(memory, places, &summary, proofs);
             }
@@ -148,9 +159,7 @@ impl Judge<'_, '_> {
             Scope::Ranks => self.ranks_apart(a, b),
         };
         if let Some(apart) = apart {
-            if apart != Apart::Harmless {
-                summary.apart.get_or_insert(apart);
-            }
+            summary.apart.get_or_insert(apart);
             return;
         }
         if let Some(what) = self.never_judged(a, b) {
@@ -190,30 +199,69 @@ impl Judge<'_, '_> {
         if !(ordered && a.by_threads && b.needs_publish) {
             return ordered;
         }
-        let fences: Vec<NodeIndex> = self
-            .trace
-            .published
-            .iter()
-            .filter(|(memory, _)| *memory == a.memory)
-            .map(|(_, event)| *event)
-            .collect();
-        fences
-            .into_iter()
-            .any(|fence| self.comes_before(x, fence, axes) && self.comes_before(fence, y, axes))
+        // What one of the two accesses says counts, and not that a fence has come.
+        let assumed = self.assumed(x, y);
+        let published = self.trace.published.iter().filter(|(memory, _)| *memory == a.memory);
+        let fences: Vec<NodeIndex> = published.map(|(_, fence)| *fence).collect();
+        self.is_published((x, y), &fences, &assumed, axes)
+            || fences.iter().flat_map(|&fence| &self.trace.graph.events[fence].under).any(|arm| {
+                // Both arms of a choice may publish.
+                let both = [true, false].map(|truth| {
+                    let mut assumed = assumed.clone();
+                    assumed.insert((arm.0, truth));
+                    assumed
+                });
+                !both.contains(&assumed)
+                    && both.iter().all(|known| self.is_published((x, y), &fences, known, axes))
+            })
+    }
+
+    /// True where a path leads through one of the fences whenever these conditions hold.
+    fn is_published(
+        &mut self,
+        (x, y): (NodeIndex, NodeIndex),
+        fences: &[NodeIndex],
+        assumed: &BTreeSet<Arm>,
+        axes: [bool; 3],
+    ) -> bool {
+        let graph = &self.trace.graph;
+        fences.iter().any(|&fence| {
+            Self::leads(&mut self.reached, graph, (x, fence), assumed, axes)
+                && Self::leads(&mut self.reached, graph, (fence, y), assumed, axes)
+        })
+    }
+
+    /// The conditions that hold where both events happen.
+    fn assumed(&mut self, x: NodeIndex, y: NodeIndex) -> BTreeSet<Arm> {
+        let graph = &self.trace.graph;
+        for at in [x, y] {
+            self.implied.entry(at).or_insert_with(|| graph.implied(at));
+        }
+        let of = |at: NodeIndex| self.implied.get(&at).into_iter().flatten().copied();
+        of(x).chain(of(y)).collect()
+    }
+
+    /// True where a path leads from one event to the other whenever these conditions hold.
+    fn leads(
+        known: &mut Reached,
+        graph: &Graph,
+        (from, to): (NodeIndex, NodeIndex),
+        assumed: &BTreeSet<Arm>,
+        axes: [bool; 3],
+    ) -> bool {
+        let key = (from, assumed.iter().copied().collect(), axes);
+        let reached = known.entry(key).or_insert_with(|| graph.reached(from, assumed, axes));
+        reached.get(to.index()).copied().unwrap_or_default()
     }
 
     fn comes_before(&mut self, from: NodeIndex, to: NodeIndex, axes: [bool; 3]) -> bool {
         let graph = &self.trace.graph;
-        for at in [from, to] {
-            self.implied.entry(at).or_insert_with(|| graph.implied(at));
-        }
-        let of = |at: NodeIndex| self.implied.get(&at).into_iter().flatten().copied();
-        let assumed: BTreeSet<Arm> = of(from).chain(of(to)).collect();
-        let key = (from, assumed.iter().copied().collect(), axes);
-        let reached =
-            self.reached.entry(key).or_insert_with(|| graph.reached(from, &assumed, axes));
-        if reached.get(to.index()).copied().unwrap_or_default() {
+        let assumed = self.assumed(from, to);
+        if Self::leads(&mut self.reached, graph, (from, to), &assumed, axes) {
             return true;
+        }
+        if !self.has_choices {
+            return false;
         }
         // Both arms of a choice may order the two.
         match self.splits.checked_sub(1) {
@@ -292,8 +340,9 @@ impl Judge<'_, '_> {
                     .any(|symbol| matches!(symbol, Symbol::Value(_) | Symbol::Earlier(_))),
             })
         };
-        if self.trace.graph.events.node_count() >= MAX_EVENTS {
-            return Some("what lies behind too many events (E0219)");
+        let is_spent = self.has_choices && self.splits == 0;
+        if is_spent || self.trace.graph.events.node_count() >= MAX_EVENTS {
+            return Some("what lies behind too many events or choices (E0219)");
         }
         let is_copy_of_buffer = (a.is_async || b.is_async) && matches!(a.memory, Memory::Buffer(_));
         match self.trace.scope {
@@ -320,7 +369,7 @@ impl Judge<'_, '_> {
                 if matches!(a.memory, Memory::Tile(tile) if is_sent(tile)) {
                     Some("sends between CTAs (E0156)")
                 } else if a.is_async && b.is_async && is_copy_of_buffer {
-                    Some("copies out that write one element twice (E0161)")
+                    Some("copies out that write one element twice, and the end of threads (E0161)")
                 } else if same_warps {
                     Some("roles that follow each other on the same warps (E0113, E0120)")
                 } else if is_waived && (by_index(a) || by_index(b)) {
@@ -415,7 +464,7 @@ impl Judge<'_, '_> {
         if let Some(apart) = summary.apart.as_ref().filter(|_| !is_told) {
             let fact = Fact::new("apart").line(places.0).text(" and ").line(places.1);
             let why = match (apart, self.trace.scope) {
-                (Apart::Harmless, _) => ": both read, or change by one operation".to_owned(),
+                (Apart::Harmless, _) => ": both change by one operation".to_owned(),
                 (Apart::Slots, Scope::Ranks) => ": other slots, launch by launch".to_owned(),
                 (Apart::Slots, _) => ": other slots of the ring".to_owned(),
                 (Apart::Places, _) => ": other places for each two CTAs of a cluster".to_owned(),
